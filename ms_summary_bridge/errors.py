@@ -1,0 +1,163 @@
+"""Every error this package raises, in one tree.
+
+::
+
+    BridgeError                        exit_code 1   base class; catching it is enough for a caller
+    ├── RecordError                    exit_code 3   framing of a file
+    │   ├── TruncatedRecordError         the file ends inside a record
+    │   ├── LengthChecksumError          the length of a record cannot be trusted
+    │   ├── RecordTooLargeError          the declared length is above the limit
+    │   └── DataChecksumError            the payload of one record is damaged
+    ├── EventDecodeError               exit_code 3   whole record, but not an event
+    ├── ValueConversionError           exit_code 4   one value and one format
+    │   ├── UnsupportedValueError        the format has no place for this kind of value
+    │   └── InvalidValueError            the value breaks its own rules
+    ├── LogdirError                    exit_code 1   files and directories
+    ├── UsageError                     exit_code 2   a request that cannot be meant
+    ├── ConfigError                    exit_code 2   a configuration file
+    ├── MissingDependencyError         exit_code 1   an optional package is not installed
+    └── ClosedError                    exit_code 1   programmer's mistake: used after close()
+
+Layer: the lowest; imports nothing of this package.
+
+The library's loops do not raise for damage in a file: they report it as data (`records.Damage`) and
+read on. The record errors are raised by the calls that work on one record.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "BridgeError",
+    "ClosedError",
+    "ConfigError",
+    "DataChecksumError",
+    "EventDecodeError",
+    "InvalidValueError",
+    "LengthChecksumError",
+    "LogdirError",
+    "MissingDependencyError",
+    "RecordError",
+    "RecordTooLargeError",
+    "TruncatedRecordError",
+    "UnsupportedValueError",
+    "UsageError",
+    "ValueConversionError",
+]
+
+
+class BridgeError(Exception):
+    """Base of all errors of this package.
+
+    Attributes:
+        exit_code: What the command line returns when this error ends a command.
+    """
+
+    exit_code: ClassVar[int] = 1
+
+
+class RecordError(BridgeError):
+    """The framing of a file is broken at one place.
+
+    Attributes:
+        path: File the record was read from; empty when the bytes came from memory.
+        offset: Byte position of the record's first byte in that file.
+    """
+
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, message: str, *, path: str = "", offset: int = 0) -> None:
+        super().__init__(f"{path or 'record'} at byte {offset}: {message}")
+        self.path = path
+        self.offset = offset
+
+
+class TruncatedRecordError(RecordError):
+    """The bytes end inside a record. Reading may go on once more bytes arrive."""
+
+
+class LengthChecksumError(RecordError):
+    """The length field fails its checksum. Reading goes on at the next whole record, if one is found."""
+
+
+class RecordTooLargeError(RecordError):
+    """The declared length is above the limit. Reading goes on at the next whole record, if one is found."""
+
+
+class DataChecksumError(RecordError):
+    """The payload fails its checksum. The next record can be read."""
+
+
+class EventDecodeError(BridgeError):
+    """A whole record does not hold an event. The next record can be read.
+
+    Attributes:
+        path: File the record was read from; empty when the bytes came from memory.
+        offset: Byte position of the record's first byte in that file.
+    """
+
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, message: str, *, path: str = "", offset: int = 0) -> None:
+        super().__init__(f"{path} at byte {offset}: {message}" if path else message)
+        self.message = message
+        self.path = path
+        self.offset = offset
+
+
+class ValueConversionError(BridgeError):
+    """One value cannot be written in one format. The other values are not touched.
+
+    Attributes:
+        tag: Tag of the value.
+        step: Step of its event.
+    """
+
+    exit_code: ClassVar[int] = 4
+
+    def __init__(self, message: str, *, tag: str = "", step: int = 0) -> None:
+        super().__init__(f"tag {tag!r}, step {step}: {message}" if tag else message)
+        self.message = message
+        self.tag = tag
+        self.step = step
+
+
+class UnsupportedValueError(ValueConversionError):
+    """The format has no place for this kind of value."""
+
+
+class InvalidValueError(ValueConversionError, ValueError):
+    """The value breaks a rule of its own kind: a shape, a dtype, a bucket order."""
+
+
+class LogdirError(BridgeError, OSError):
+    """A directory or file is missing, unreadable, holds no events, or would be overwritten."""
+
+
+class UsageError(BridgeError, ValueError):
+    """The request contradicts itself or names something that does not exist."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class ConfigError(BridgeError, ValueError):
+    """A configuration file has problems.
+
+    Attributes:
+        problems: One line for each problem, opening with its path (``$.rules[2].threshold: ...``).
+    """
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = list(problems)
+
+
+class MissingDependencyError(BridgeError, ImportError):
+    """An optional package is needed for this call; the message holds the pip command."""
+
+
+class ClosedError(BridgeError, RuntimeError):
+    """A reader, writer or sink was used after `close()`."""

@@ -1,0 +1,269 @@
+"""Histograms in both formats' messages.
+
+Layer: values < **formats._histogram**.
+
+MindSpore stores each bucket as (left, width, count) with integer counts, and beside them min, max, sum, the number of
+values and how many were not finite. TensorBoard draws a `[k, 3]` float64 tensor of (left, right, count) and stores
+nothing beside it, so the rest travels in the value's plugin data (`proto/tensorboard/origin.proto`), where
+TensorBoard's readers pass over it.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ms_summary_bridge.errors import InvalidValueError
+from ms_summary_bridge.formats import wire
+from ms_summary_bridge.values import Histogram
+
+__all__ = [
+    "decode_legacy_histogram",
+    "decode_mindspore_histogram",
+    "decode_tensorboard_histogram",
+    "encode_histogram_extras",
+    "encode_mindspore_histogram",
+    "encode_tensorboard_histogram",
+]
+
+_EDGES: Final = struct.Struct("<xdxd")  # key of left, left, key of width, width
+_BUCKET_KEYS: Final = (0x09, 0x11, 0x18)  # left: fixed64 1, width: fixed64 2, count: varint 3
+
+
+# ---------------------------------------------------------------- MindSpore: Summary.Histogram
+
+
+def decode_mindspore_histogram(data: bytes, start: int, end: int) -> tuple[Histogram, bool]:
+    """Decodes MindSpore's `Summary.Histogram`.
+
+    Returns:
+        The histogram, and whether `encode_mindspore_histogram` gives an equal message for it.
+
+    Raises:
+        EventDecodeError: The message is malformed.
+    """
+    lefts: list[float] = []
+    widths: list[float] = []
+    counts: list[int] = []
+    numbers: dict[int, int] = {}
+    doubles: dict[int, float] = {}
+    is_exact = True
+    unpack = _EDGES.unpack_from
+    for key, a, b in wire.fields(data, start, end):
+        if key == 0x0A:
+            if b - a > 19 and data[a] == 0x09 and data[a + 9] == 0x11 and data[a + 18] == 0x18:
+                left, width = unpack(data, a)
+                count, after = (data[a + 19], a + 20) if data[a + 19] < 128 else wire.read_varint(data, a + 19, b)
+                if after == b:
+                    lefts.append(left)
+                    widths.append(width)
+                    counts.append(wire.signed(count))
+                    continue
+            left, width, count, is_plain = _decode_bucket(data, a, b)
+            is_exact = is_exact and is_plain
+            lefts.append(left)
+            widths.append(width)
+            counts.append(count)
+        elif key in (0x10, 0x18, 0x20, 0x40):
+            is_exact = is_exact and key >> 3 not in numbers
+            numbers[key >> 3] = wire.signed(a)
+        elif key in (0x29, 0x31, 0x39):
+            is_exact = is_exact and key >> 3 not in doubles
+            doubles[key >> 3] = wire.FLOAT64.unpack_from(data, a)[0]
+        else:
+            is_exact = False
+    left_edges = np.array(lefts, np.float64)
+    width_array = np.array(widths, np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        right_edges = left_edges + width_array
+    histogram = Histogram(
+        left=left_edges,
+        right=right_edges,
+        width=width_array,
+        count=np.array(counts, np.int64),
+        max=doubles.get(5),
+        min=doubles.get(6),
+        sum=doubles.get(7),
+        total=numbers.get(8),
+        nan_count=numbers.get(2, 0),
+        pos_inf_count=numbers.get(3, 0),
+        neg_inf_count=numbers.get(4, 0),
+    )
+    return histogram, is_exact and len(numbers) == 4 and len(doubles) == 3
+
+
+def _decode_bucket(data: bytes, start: int, end: int) -> tuple[float, float, int, bool]:
+    left = width = 0.0
+    count = 0
+    seen: list[int] = []
+    for key, a, _ in wire.fields(data, start, end):
+        seen.append(key)
+        if key == 0x09:
+            left = wire.FLOAT64.unpack_from(data, a)[0]
+        elif key == 0x11:
+            width = wire.FLOAT64.unpack_from(data, a)[0]
+        elif key == 0x18:
+            count = wire.signed(a)
+    return left, width, count, sorted(seen) == list(_BUCKET_KEYS)
+
+
+def encode_mindspore_histogram(histogram: Histogram) -> tuple[bytes, str]:
+    """Encodes MindSpore's `Summary.Histogram`, every field set.
+
+    Returns:
+        The message, and what it does not hold (fractional counts are rounded); empty when nothing is lost.
+    """
+    counts = histogram.count
+    loss = ""
+    if counts.dtype.kind != "i":
+        rounded = np.rint(counts)
+        if not np.array_equal(rounded, counts):
+            loss = "counts that are not whole numbers were rounded"
+        counts = rounded.astype(np.int64)
+    out = bytearray()
+    for left, width, count in zip(
+        histogram.left.tolist(), histogram.widths.tolist(), counts.tolist(), strict=True
+    ):
+        number = wire.varint(count)
+        out += b"\x0a" + wire.varint(19 + len(number)) + b"\x09" + wire.FLOAT64.pack(left) + b"\x11"
+        out += wire.FLOAT64.pack(width) + b"\x18" + number
+    out += b"\x10" + wire.varint(histogram.nan_count) + b"\x18" + wire.varint(histogram.pos_inf_count)
+    out += b"\x20" + wire.varint(histogram.neg_inf_count)
+    low, high = _range(histogram)
+    out += wire.fixed64(b"\x29", high) + wire.fixed64(b"\x31", low)
+    total = histogram.total
+    if total is None:
+        total = int(counts.sum()) + histogram.nan_count + histogram.pos_inf_count + histogram.neg_inf_count
+    out += wire.fixed64(b"\x39", _sum(histogram)) + b"\x40" + wire.varint(int(total))
+    return bytes(out), loss
+
+
+def _range(histogram: Histogram) -> tuple[float, float]:
+    if histogram.min is not None and histogram.max is not None:
+        return histogram.min, histogram.max
+    filled = np.flatnonzero(histogram.count)
+    if not filled.size:
+        return 0.0, 0.0
+    return float(histogram.left[filled[0]]), float(histogram.right[filled[-1]])
+
+
+def _sum(histogram: Histogram) -> float:
+    if histogram.sum is not None:
+        return histogram.sum
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.sum((histogram.left + histogram.right) / 2 * histogram.count))
+
+
+# ---------------------------------------------------------------- TensorBoard: [k, 3] tensor, and HistogramProto
+
+
+def encode_tensorboard_histogram(histogram: Histogram) -> npt.NDArray[np.float64]:
+    """Returns the `[k, 3]` float64 tensor (left, right, count) that TensorBoard draws."""
+    rows = np.empty((len(histogram.left), 3))
+    rows[:, 0] = histogram.left
+    rows[:, 1] = histogram.right
+    rows[:, 2] = histogram.count
+    return rows
+
+
+def encode_histogram_extras(histogram: Histogram) -> bytes:
+    """Encodes `HistogramExtras`: what the `[k, 3]` tensor does not say."""
+    out = bytearray()
+    for key, double in ((b"\x09", histogram.min), (b"\x11", histogram.max), (b"\x19", histogram.sum)):
+        if double is not None:
+            out += wire.fixed64(key, double)
+    if histogram.total is not None:
+        out += b"\x20" + wire.varint(int(histogram.total))
+    for key, number in ((b"\x28", histogram.nan_count), (b"\x30", histogram.pos_inf_count)):
+        if number:
+            out += key + wire.varint(number)
+    if histogram.neg_inf_count:
+        out += b"\x38" + wire.varint(histogram.neg_inf_count)
+    if histogram.width is not None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            computed = histogram.right - histogram.left
+        if computed.tobytes() != histogram.width.tobytes():
+            out += wire.length_delimited(b"\x42", histogram.width.tobytes())
+    return bytes(out)
+
+
+def decode_tensorboard_histogram(tensor: npt.NDArray[Any] | list[bytes], extras: bytes | None) -> Histogram:
+    """Builds a histogram from a `[k, 3]` tensor and our extras, where the value carries them.
+
+    Raises:
+        InvalidValueError: The tensor has another shape.
+        EventDecodeError: The extras are malformed.
+    """
+    if isinstance(tensor, list) or tensor.ndim != 2 or tensor.shape[1] != 3:
+        shape = "strings" if isinstance(tensor, list) else tensor.shape
+        raise InvalidValueError(f"a histogram is a tensor of shape [k, 3], got {shape}")
+    rows = tensor.astype(np.float64)
+    doubles: dict[int, float] = {}
+    numbers: dict[int, int] = {}
+    width: npt.NDArray[np.float64] | None = None
+    count: npt.NDArray[Any] = rows[:, 2].copy()
+    if extras is not None:
+        for key, a, b in wire.fields(extras, 0, len(extras)):
+            if key in (0x09, 0x11, 0x19):
+                doubles[key >> 3] = wire.FLOAT64.unpack_from(extras, a)[0]
+            elif key in (0x20, 0x28, 0x30, 0x38):
+                numbers[key >> 3] = wire.signed(a)
+            elif key == 0x42 and (b - a) == 8 * len(rows):
+                width = np.frombuffer(extras, "<f8", len(rows), a).copy()
+        count = count.astype(np.int64)
+    return Histogram(
+        left=rows[:, 0].copy(),
+        right=rows[:, 1].copy(),
+        count=count,
+        width=width,
+        min=doubles.get(1),
+        max=doubles.get(2),
+        sum=doubles.get(3),
+        total=numbers.get(4),
+        nan_count=numbers.get(5, 0),
+        pos_inf_count=numbers.get(6, 0),
+        neg_inf_count=numbers.get(7, 0),
+    )
+
+
+def decode_legacy_histogram(data: bytes, start: int, end: int) -> Histogram:
+    """Decodes TensorBoard's older `HistogramProto`, which stores upper edges and the range.
+
+    The lowest bucket begins at `min` and the highest ends at `max`, as TensorBoard itself reads it, unless that
+    would turn a bucket around (writers keep empty buckets outside the range).
+
+    Raises:
+        InvalidValueError: There are not as many edges as counts.
+        EventDecodeError: The message is malformed.
+    """
+    doubles: dict[int, float] = {}
+    lists: dict[int, list[npt.NDArray[np.float64]]] = {6: [], 7: []}
+    for key, a, b in wire.fields(data, start, end):
+        number = key >> 3
+        if number in lists and key & 7 in (wire.LENGTH_DELIMITED, wire.FIXED64) and (b - a) % 8 == 0:
+            lists[number].append(np.frombuffer(data, "<f8", (b - a) // 8, a))
+        elif key & 7 == wire.FIXED64 and number <= 5:
+            doubles[number] = wire.FLOAT64.unpack_from(data, a)[0]
+    limits, counts = (np.concatenate(part) if part else np.empty(0) for part in (lists[6], lists[7]))
+    if limits.shape != counts.shape:
+        raise InvalidValueError(f"a histogram has {len(limits)} edges and {len(counts)} counts")
+    low, high = doubles.get(1, 0.0), doubles.get(2, 0.0)
+    left, right = limits.copy(), limits.copy()
+    if len(limits):
+        left[1:] = limits[:-1]
+        left[0] = low if low <= limits[0] else limits[0]
+        if left[-1] <= high:
+            right[-1] = high
+    return Histogram(
+        left=left,
+        right=right,
+        count=counts,
+        min=low,
+        max=high,
+        total=doubles.get(3, 0.0),
+        sum=doubles.get(4, 0.0),
+        sum_squares=doubles.get(5, 0.0),
+    )

@@ -1,0 +1,93 @@
+"""Plugin data: how TensorBoard knows what a value is, and how we know where a value of ours came from.
+
+Layer: errors < **formats._origin**.
+
+A value we write carries, inside the content that its plugin defines, one field of ours (`Origin`, field 1000 of
+`proto/tensorboard/origin.proto`). TensorBoard's readers pass over unknown fields, so a tag that had to be renamed, a
+derived value, and what a `[k, 3]` tensor does not say about a histogram are all found again on the way back.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from ms_summary_bridge.formats import wire
+
+__all__ = ["DATA_CLASS_SCALAR", "DATA_CLASS_TENSOR", "Origin", "decode_metadata", "decode_origin", "encode_metadata"]
+
+DATA_CLASS_SCALAR: Final = 1
+DATA_CLASS_TENSOR: Final = 2
+
+_ORIGIN_FIELD: Final = wire.varint(1000 << 3 | wire.LENGTH_DELIMITED)
+
+
+class Origin(msgspec.Struct, frozen=True, gc=False):
+    """Where a value in a TensorBoard file came from."""
+
+    tag: str = ""
+    """Tag in the source; empty when the value has the same."""
+    derived: bool = False
+    """Computed from a value of the source, not converted back."""
+    kind: str = ""
+    """Kind of the value it was computed from."""
+    histogram: bytes | None = None
+    """Encoded `HistogramExtras`."""
+
+
+def encode_metadata(plugin_name: str, data_class: int, origin: Origin) -> bytes:
+    """Encodes a value's `metadata` field, key included."""
+    out = b""
+    if origin.tag:
+        out += wire.length_delimited(b"\x0a", origin.tag.encode())
+    if origin.derived:
+        out += b"\x10\x01"
+    if origin.kind:
+        out += wire.length_delimited(b"\x1a", origin.kind.encode())
+    if origin.histogram is not None:
+        out += wire.length_delimited(b"\x22", origin.histogram)
+    plugin_data = wire.length_delimited(b"\x0a", plugin_name.encode())
+    if out:
+        plugin_data += wire.length_delimited(b"\x12", wire.length_delimited(_ORIGIN_FIELD, out))
+    metadata = wire.length_delimited(b"\x0a", plugin_data) + b"\x20" + wire.varint(data_class)
+    return wire.length_delimited(b"\x4a", metadata)
+
+
+def decode_metadata(data: bytes, start: int, end: int) -> tuple[str, bytes]:
+    """Returns a `SummaryMetadata`'s plugin name and plugin content; empty where there are none.
+
+    Raises:
+        EventDecodeError: The message is malformed.
+    """
+    name, content = "", b""
+    for key, a, b in wire.fields(data, start, end):
+        if key == 0x0A:
+            for inner, c, d in wire.fields(data, a, b):
+                if inner == 0x0A:
+                    name = data[c:d].decode("utf-8", "replace")
+                elif inner == 0x12:
+                    content = data[c:d]
+    return name, content
+
+
+def decode_origin(content: bytes) -> Origin | None:
+    """Finds our field in a plugin's content; None where there is none or the content is no message."""
+    if _ORIGIN_FIELD not in content:
+        return None
+    tag, derived, kind = "", False, ""
+    histogram: bytes | None = None
+    is_ours = False
+    for key, a, b in wire.fields(content, 0, len(content)):
+        if key == 1000 << 3 | wire.LENGTH_DELIMITED:
+            is_ours = True
+            for inner, c, d in wire.fields(content, a, b):
+                if inner == 0x0A:
+                    tag = content[c:d].decode()
+                elif inner == 0x10:
+                    derived = bool(c)
+                elif inner == 0x1A:
+                    kind = content[c:d].decode()
+                elif inner == 0x22:
+                    histogram = content[c:d]
+    return Origin(tag, derived, kind, histogram) if is_ours else None

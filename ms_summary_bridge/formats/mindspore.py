@@ -1,0 +1,244 @@
+"""MindSpore's side: payload of a summary or lineage record to and from `Event`.
+
+Layer: values, events < **formats.mindspore**. Does not know the TensorBoard side.
+
+Source: `proto/mindspore/`; that a graph record has no step, a version record neither, and that the lineage file uses
+numbers of its own was measured on files of MindSpore 2.10.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from ms_summary_bridge.errors import EventDecodeError, InvalidValueError, UnsupportedValueError, ValueConversionError
+from ms_summary_bridge.events import Content, Encoded, Event, FileVersion, Loss, Summary, TaggedValue
+from ms_summary_bridge.formats import wire
+from ms_summary_bridge.formats._histogram import decode_mindspore_histogram, encode_mindspore_histogram
+from ms_summary_bridge.formats._tensor import decode_mindspore_tensor, encode_mindspore_tensor
+from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor
+
+__all__ = ["FILE_VERSION", "FORMAT", "MindSporeDecoder", "MindSporeEncoder"]
+
+FORMAT: Final = "mindspore"
+FILE_VERSION: Final = "MindSpore.Event:1"
+
+_WALL_TIME, _STEP, _VERSION, _SUMMARY = 0x09, 0x10, 0x1A, 0x2A
+_SUMMARY_FILE: Final = {0x22: "graph", 0x32: "explain"}
+_LINEAGE_FILE: Final = {0x32: "train_lineage", 0x3A: "evaluation_lineage", 0x4A: "dataset_graph", 0x52: "user_defined_info"}
+_UNPACK_DOUBLE: Final = struct.Struct("<d").unpack_from
+
+
+class MindSporeDecoder:
+    """Decodes the records of one run.
+
+    Args:
+        is_lineage: The records come from a lineage file, whose events have other fields than a summary file's.
+    """
+
+    def __init__(self, *, is_lineage: bool = False) -> None:
+        self._whole = _LINEAGE_FILE if is_lineage else _SUMMARY_FILE
+        self._is_lineage = is_lineage
+
+    def decode(self, payload: bytes) -> Event:
+        """Decodes one payload.
+
+        Graphs, lineage and explanations are carried as `Opaque`, whole.
+
+        Raises:
+            EventDecodeError: The payload is no such message, or its wall_time is missing or not finite.
+        """
+        wall_time: float | None = None
+        step: int | None = None
+        content: Content | None = None
+        is_exact = True
+        unknown = 0
+        for key, a, b in wire.fields(payload, 0, len(payload)):
+            if key == _WALL_TIME:
+                is_exact = is_exact and wall_time is None
+                wall_time = _UNPACK_DOUBLE(payload, a)[0]
+            elif key == _STEP:
+                is_exact = is_exact and step is None
+                step = wire.signed(a)
+            elif key == _SUMMARY and not self._is_lineage:
+                is_first = content is None
+                content, is_plain = _decode_summary(payload, a, b)
+                is_exact = is_exact and is_first and is_plain
+            elif key == _VERSION:
+                is_exact = is_exact and content is None
+                content = FileVersion(payload[a:b].decode("utf-8", "replace"))
+            elif key in self._whole:
+                content = Opaque(self._whole[key], payload)
+            else:
+                unknown = key >> 3
+        if wall_time is None or not math.isfinite(wall_time):
+            raise EventDecodeError(f"wall_time is {'missing' if wall_time is None else wall_time}")
+        if content is None:
+            content = Opaque(f"field {unknown}" if unknown else "empty event", payload)
+        if isinstance(content, Opaque) or (is_exact and not unknown and (step is None) == isinstance(content, FileVersion)):
+            return Event(wall_time, step or 0, content, FORMAT)
+        return Event(wall_time, step or 0, content, FORMAT, payload)
+
+
+def _decode_summary(payload: bytes, start: int, end: int) -> tuple[Summary, bool]:
+    values = []
+    is_exact = True
+    for key, a, b in wire.fields(payload, start, end):
+        if key == 0x0A:
+            values.append(_decode_value(payload, a, b))
+        else:
+            is_exact = False
+    return Summary(tuple(values)), is_exact
+
+
+def _decode_value(payload: bytes, start: int, end: int) -> TaggedValue:
+    tag: bytes | None = None
+    value: Scalar | Histogram | Image | Tensor | Opaque | None = None
+    is_exact = True
+    for key, a, b in wire.fields(payload, start, end):
+        if key == 0x0A:
+            is_exact = is_exact and tag is None
+            tag = payload[a:b]
+            continue
+        is_exact = is_exact and value is None
+        if key == 0x1D:
+            value = Scalar(payload[a:b])
+        elif key in _DECODERS:
+            try:
+                value, is_plain = _DECODERS[key](payload, a, b)
+                is_exact = is_exact and is_plain
+            except InvalidValueError as error:
+                value = Opaque(_KINDS[key], payload[start:end], str(error))
+        elif key == 0x52:
+            value = Opaque("landscape", payload[start:end])
+        else:
+            is_exact = False
+            value = value or Opaque(f"value field {key >> 3}", payload[start:end])
+    if value is None:
+        value = Opaque("empty value", payload[start:end])
+    try:
+        text = (tag or b"").decode("utf-8")
+    except UnicodeDecodeError:
+        text, is_exact = (tag or b"").decode("utf-8", "surrogateescape"), False
+    if is_exact or isinstance(value, Opaque):
+        return TaggedValue(text, value)
+    return TaggedValue(text, value, False, payload[start:end])
+
+
+def _decode_image(payload: bytes, start: int, end: int) -> tuple[Image, bool]:
+    numbers: dict[int, int] = {}
+    encoded: bytes | None = None
+    is_exact = True
+    for key, a, b in wire.fields(payload, start, end):
+        if key in (0x08, 0x10, 0x18):
+            is_exact = is_exact and key not in numbers
+            numbers[key] = wire.signed(a)
+        elif key == 0x22:
+            is_exact = is_exact and encoded is None
+            encoded = payload[a:b]
+        else:
+            is_exact = False
+    image = Image(numbers.get(0x08, 0), numbers.get(0x10, 0), numbers.get(0x18, 0), (encoded or b"",))
+    return image, is_exact and len(numbers) == 3 and encoded is not None
+
+
+_DECODERS: Final[dict[int, Callable[[bytes, int, int], tuple[Any, bool]]]] = {
+    0x22: _decode_image,
+    0x42: decode_mindspore_tensor,
+    0x4A: decode_mindspore_histogram,
+}
+_KINDS: Final = {0x22: "image", 0x42: "tensor", 0x4A: "histogram"}
+
+
+class MindSporeEncoder:
+    """Encodes events for one summary file.
+
+    Everything that came from a MindSpore file is given back as an equal message, unknown fields included.
+    """
+
+    def encode(self, event: Event) -> Encoded:
+        """Encodes one event.
+
+        Loss: a float64 scalar or tensor is rounded to float32; kinds without a field in MindSpore's `Summary`
+        are left out. Both are named in the result, and handed back in `archive`.
+        """
+        if event.format == FORMAT:
+            if event.original is not None:
+                return Encoded(event.original)
+            if isinstance(event.content, Opaque):
+                return Encoded(event.content.payload)
+        head = wire.fixed64(b"\x09", event.wall_time)
+        content = event.content
+        if isinstance(content, FileVersion):
+            version = content.version if event.format == FORMAT else FILE_VERSION
+            return Encoded(head + wire.length_delimited(b"\x1a", version.encode()))
+        if not isinstance(content, Summary):
+            return Encoded(None, (Loss(content.kind, "", f"MindSpore summaries have no {content.kind}"),), event)
+        parts: list[bytes] = []
+        losses: list[Loss] = []
+        archived: list[TaggedValue] = []
+        for tagged in content.values:
+            if tagged.derived:
+                continue
+            try:
+                message, loss = self._encode_value(tagged, event.format)
+            except ValueConversionError as error:
+                message, loss = None, error.message
+            if loss:
+                losses.append(Loss(tagged.value.kind, tagged.tag, loss))
+                archived.append(tagged)
+            if message is not None:
+                parts.append(wire.length_delimited(b"\x0a", message))
+        archive = None
+        if archived:
+            archive = Event(event.wall_time, event.step, Summary(tuple(archived)), event.format)
+        if content.values and not parts:
+            return Encoded(None, tuple(losses), archive)
+        summary = wire.length_delimited(b"\x2a", b"".join(parts))
+        return Encoded(head + b"\x10" + wire.varint(event.step) + summary, tuple(losses), archive)
+
+    def _encode_value(self, tagged: TaggedValue, source: str) -> tuple[bytes, str]:
+        value = tagged.value
+        if source == FORMAT:
+            if tagged.original is not None:
+                return tagged.original, ""
+            if isinstance(value, Opaque):
+                return value.payload, ""
+        if isinstance(value, Opaque):
+            raise UnsupportedValueError(value.reason or f"MindSpore summaries have no {value.kind}")
+        tag = wire.length_delimited(b"\x0a", tagged.tag.encode("utf-8", "surrogateescape"))
+        field, loss = _ENCODERS[type(value)](value)
+        return tag + field, loss
+
+
+def _encode_scalar(value: Scalar) -> tuple[bytes, str]:
+    bits, is_exact = value.to_float32()
+    return b"\x1d" + bits, "" if is_exact else "float64 rounded to float32"
+
+
+def _encode_histogram(value: Histogram) -> tuple[bytes, str]:
+    message, loss = encode_mindspore_histogram(value)
+    return wire.length_delimited(b"\x4a", message), loss
+
+
+def _encode_image(value: Image) -> tuple[bytes, str]:
+    if len(value.encoded) != 1:
+        raise UnsupportedValueError(f"{len(value.encoded)} images under one tag")
+    message = b"\x08" + wire.varint(value.height) + b"\x10" + wire.varint(value.width)
+    message += b"\x18" + wire.varint(value.colorspace) + wire.length_delimited(b"\x22", value.encoded[0])
+    return wire.length_delimited(b"\x22", message), ""
+
+
+def _encode_tensor(value: Tensor) -> tuple[bytes, str]:
+    message, loss = encode_mindspore_tensor(value)
+    return wire.length_delimited(b"\x42", message), loss
+
+
+_ENCODERS: Final[dict[type, Callable[[Any], tuple[bytes, str]]]] = {
+    Scalar: _encode_scalar,
+    Histogram: _encode_histogram,
+    Image: _encode_image,
+    Tensor: _encode_tensor,
+}

@@ -1,0 +1,397 @@
+"""TensorBoard's side: payload of an event record to and from `Event`.
+
+Layer: values, events < **formats.tensorboard**. Does not know MindSpore's side.
+
+Source: `proto/tensorboard/`. Which encodings each of TensorBoard's two loaders shows was measured on 2.21: a scalar is
+written as `simple_value`, a histogram as a float64 `[k, 3]` tensor and an image as `Summary.Image`, because both
+loaders show those and they hold float32 bits, exact edges and untouched bytes. A float64 scalar tensor is invisible
+in the fast loader.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ms_summary_bridge.errors import EventDecodeError, InvalidValueError
+from ms_summary_bridge.events import (
+    Content,
+    Encoded,
+    Event,
+    FileVersion,
+    Loss,
+    SessionLog,
+    Summary,
+    TaggedValue,
+)
+from ms_summary_bridge.formats import wire
+from ms_summary_bridge.formats._histogram import (
+    decode_legacy_histogram,
+    decode_tensorboard_histogram,
+    encode_histogram_extras,
+    encode_tensorboard_histogram,
+)
+from ms_summary_bridge.formats._names import TagNames
+from ms_summary_bridge.formats._origin import (
+    DATA_CLASS_SCALAR,
+    DATA_CLASS_TENSOR,
+    Origin,
+    decode_metadata,
+    decode_origin,
+    encode_metadata,
+)
+from ms_summary_bridge.formats._tensor import (
+    DT_DOUBLE,
+    decode_tensorboard_tensor,
+    encode_tensorboard_tensor,
+    statistics_table,
+    value_histogram,
+)
+from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor, Value
+
+__all__ = ["FILE_VERSION", "FORMAT", "TensorBoardDecoder", "TensorBoardEncoder"]
+
+FORMAT: Final = "tensorboard"
+FILE_VERSION: Final = "brain.Event:2"
+
+_WHOLE: Final = {0x22: "graph", 0x32: "log_message", 0x42: "run_metadata", 0x4A: "meta_graph"}
+_VALUE_OPAQUE: Final = {0x1A: "obsolete_histogram", 0x32: "audio"}
+_MAX_EXACT_COUNT: Final = 1 << 53  # above it float64 does not hold every integer
+
+
+class TensorBoardDecoder:
+    """Decodes the records of one run, in their order.
+
+    A writer may put a tag's metadata only on its first value, so what later tensors are is remembered here.
+    """
+
+    def __init__(self) -> None:
+        self._plugins: dict[str, str] = {}
+
+    def decode(self, payload: bytes) -> Event:
+        """Decodes one payload.
+
+        Graphs, run metadata, log messages and values of plugins other than scalars, histograms and images are
+        carried as `Opaque`.
+
+        Raises:
+            EventDecodeError: The payload is no such message, or its wall_time is not finite.
+        """
+        wall_time = 0.0
+        step = 0
+        content: Content | None = None
+        writer: str | None = None
+        is_exact = True
+        unknown = 0
+        for key, a, b in wire.fields(payload, 0, len(payload)):
+            if key == 0x09:
+                wall_time = wire.FLOAT64.unpack_from(payload, a)[0]
+            elif key == 0x10:
+                step = wire.signed(a)
+            elif key == 0x52:
+                writer = _decode_writer(payload, a, b)
+            else:
+                is_exact = is_exact and content is None
+                if key == 0x2A:
+                    content, is_plain = self._decode_summary(payload, a, b)
+                    is_exact = is_exact and is_plain
+                elif key == 0x1A:
+                    content = FileVersion(payload[a:b].decode("utf-8", "replace"))
+                elif key == 0x3A:
+                    content, is_plain = _decode_session_log(payload, a, b)
+                    is_exact = is_exact and is_plain
+                elif key in _WHOLE:
+                    content = Opaque(_WHOLE[key], payload)
+                else:
+                    unknown = key >> 3
+        if not math.isfinite(wall_time):
+            raise EventDecodeError(f"wall_time is {wall_time}")
+        if content is None:
+            content = Opaque(f"field {unknown}" if unknown else "empty event", payload)
+        if writer is not None:
+            if isinstance(content, FileVersion):
+                content = FileVersion(content.version, writer)
+            else:
+                is_exact = False
+        if isinstance(content, Opaque) or (is_exact and not unknown):
+            return Event(wall_time, step, content, FORMAT)
+        return Event(wall_time, step, content, FORMAT, payload)
+
+    def _decode_summary(self, payload: bytes, start: int, end: int) -> tuple[Summary, bool]:
+        values = []
+        is_exact = True
+        for key, a, b in wire.fields(payload, start, end):
+            if key == 0x0A:
+                values.append(self._decode_value(payload, a, b))
+            else:
+                is_exact = False
+        return Summary(tuple(values)), is_exact
+
+    def _decode_value(self, payload: bytes, start: int, end: int) -> TaggedValue:
+        tag = ""
+        what: tuple[int, int, int] | None = None
+        metadata: tuple[int, int] | None = None
+        is_plain = True
+        for key, a, b in wire.fields(payload, start, end):
+            if key == 0x0A:
+                tag = payload[a:b].decode("utf-8", "surrogateescape")
+            elif key == 0x4A:
+                metadata = (a, b)
+            elif key in (0x15, 0x1A, 0x22, 0x2A, 0x32, 0x42):
+                is_plain = is_plain and what is None
+                what = (key, a, b)
+            else:
+                is_plain = False
+        if metadata is None:
+            if is_plain and what is not None and what[0] == 0x15:
+                return TaggedValue(tag, Scalar(payload[what[1] : what[2]]))
+            plugin, origin = self._plugins.get(tag, ""), None
+        else:
+            plugin, content = decode_metadata(payload, *metadata)
+            plugin = self._plugins.setdefault(tag, plugin)
+            origin = decode_origin(content)
+        message = payload[start:end]
+        try:
+            value = _decode_kind(payload, what, plugin, origin) or Opaque(plugin or "empty value", message)
+        except InvalidValueError as error:
+            value = Opaque(plugin or "tensor", message, str(error))
+        if isinstance(value, Opaque):
+            value = Opaque(value.kind, message, value.reason)
+        if origin is not None:
+            return TaggedValue(origin.tag or tag, value, origin.derived, message)
+        return TaggedValue(tag, value, False, None if isinstance(value, Opaque) else message)
+
+
+def _decode_kind(payload: bytes, what: tuple[int, int, int] | None, plugin: str, origin: Origin | None) -> Value | None:
+    """Returns the value, or None for a kind that is carried as it is."""
+    if what is None:
+        return None
+    key, a, b = what
+    if key == 0x15:
+        return Scalar(payload[a:b])
+    if key == 0x22:
+        return _decode_image(payload, a, b)
+    if key == 0x2A:
+        return decode_legacy_histogram(payload, a, b)
+    if key != 0x42:
+        return Opaque(_VALUE_OPAQUE[key], b"")
+    if plugin not in ("", "scalars", "histograms", "images"):
+        return None
+    tensor = decode_tensorboard_tensor(payload, a, b)
+    if plugin == "histograms":
+        return decode_tensorboard_histogram(tensor, origin.histogram if origin else None)
+    if plugin == "images":
+        return _decode_blob_sequence(tensor)
+    if isinstance(tensor, list):
+        return Opaque(plugin or "tensor of strings", b"")
+    if tensor.size == 1:
+        return _scalar_of(tensor)
+    if plugin == "scalars":
+        raise InvalidValueError(f"a tensor of shape {list(tensor.shape)} is not a scalar")
+    return Tensor(tensor, tensor.dtype.name)
+
+
+def _scalar_of(array: npt.NDArray[Any]) -> Scalar:
+    if array.dtype.kind == "c":
+        raise InvalidValueError("a complex number is not a scalar")
+    if array.dtype == np.float32:
+        return Scalar(array.astype("<f4", copy=False).tobytes())
+    return Scalar(array.astype("<f8").tobytes())
+
+
+def _decode_image(payload: bytes, start: int, end: int) -> Image:
+    numbers = {0x08: 0, 0x10: 0, 0x18: 0}
+    encoded = b""
+    for key, a, b in wire.fields(payload, start, end):
+        if key in numbers:
+            numbers[key] = wire.signed(a)
+        elif key == 0x22:
+            encoded = payload[a:b]
+    return Image(numbers[0x08], numbers[0x10], numbers[0x18], (encoded,))
+
+
+def _decode_blob_sequence(tensor: npt.NDArray[Any] | list[bytes]) -> Image:
+    """A string tensor: width and height in decimal digits, then the file of each image of the batch."""
+    if not isinstance(tensor, list) or len(tensor) < 2:
+        raise InvalidValueError("an image tensor holds width, height and the images as strings")
+    try:
+        width, height = int(tensor[0]), int(tensor[1])
+    except ValueError:
+        raise InvalidValueError(f"width and height are no numbers: {tensor[0][:20]!r}, {tensor[1][:20]!r}") from None
+    return Image(height, width, 0, tuple(tensor[2:]))
+
+
+def _decode_writer(payload: bytes, start: int, end: int) -> str:
+    for key, a, b in wire.fields(payload, start, end):
+        if key == 0x0A:
+            return payload[a:b].decode("utf-8", "replace")
+    return ""
+
+
+def _decode_session_log(payload: bytes, start: int, end: int) -> tuple[SessionLog, bool]:
+    status = 0
+    texts = {0x12: "", 0x1A: ""}
+    is_exact = True
+    for key, a, b in wire.fields(payload, start, end):
+        if key == 0x08:
+            status = a
+        elif key in texts:
+            texts[key] = payload[a:b].decode("utf-8", "replace")
+        else:
+            is_exact = False
+    return SessionLog(status, texts[0x12], texts[0x1A]), is_exact
+
+
+class TensorBoardEncoder:
+    """Encodes the events of one run.
+
+    Everything that came from a TensorBoard file is given back as an equal message, unknown fields included.
+
+    Args:
+        names: Names given to tags so far; a fresh table by default.
+    """
+
+    def __init__(self, names: TagNames | None = None) -> None:
+        self.names = names or TagNames()
+        self._scalars: dict[str, tuple[bytes, bytes]] = {}  # tag -> bytes before and after the float
+
+    def encode(self, event: Event) -> Encoded:
+        """Encodes one event.
+
+        Loss: a tensor becomes a table and a histogram of its elements; kinds that TensorBoard has no place for are
+        left out. Both are named in the result, and handed back in `archive`.
+        """
+        is_own = event.format == FORMAT
+        content = event.content
+        if is_own and event.original is not None:
+            return Encoded(event.original)
+        if is_own and isinstance(content, Opaque):
+            return Encoded(content.payload)
+        head = wire.fixed64(b"\x09", event.wall_time)
+        if event.step:
+            head += b"\x10" + wire.varint(event.step)
+        if isinstance(content, Summary):
+            return self._encode_summary(event, content, head, is_own)
+        if isinstance(content, FileVersion):
+            version = content.version if is_own else FILE_VERSION
+            out = head + wire.length_delimited(b"\x1a", version.encode())
+            if content.writer:
+                out += wire.length_delimited(b"\x52", wire.length_delimited(b"\x0a", content.writer.encode()))
+            return Encoded(out)
+        if isinstance(content, SessionLog):
+            return Encoded(head + wire.length_delimited(b"\x3a", _encode_session_log(content)))
+        return Encoded(None, (Loss(content.kind, "", f"TensorBoard has no place for a MindSpore {content.kind}"),), event)
+
+    def _encode_summary(self, event: Event, summary: Summary, head: bytes, is_own: bool) -> Encoded:
+        parts: list[bytes] = []
+        losses: list[Loss] = []
+        archived: list[TaggedValue] = []
+        scalars = self._scalars
+        for tagged in summary.values:
+            value = tagged.value
+            if tagged.original is None and type(value) is Scalar and len(value.bits) == 4:
+                around = scalars.get(tagged.tag)
+                if around is not None:
+                    parts.append(around[0] + value.bits + around[1])
+                    continue
+            if is_own and (tagged.original is not None or isinstance(value, Opaque)):
+                parts.append(tagged.original if tagged.original is not None else value.payload)  # type: ignore[union-attr]
+                continue
+            loss = "holds fields that are not known to this version" if tagged.original is not None else ""
+            try:
+                tagged.tag.encode()
+                parts.extend(self._encode_value(tagged.tag, value))
+                loss = loss or _loss_of(value)
+            except UnicodeEncodeError:
+                loss = "the tag is not UTF-8, which TensorBoard refuses"
+            if loss:
+                losses.append(Loss(value.kind, tagged.tag, loss))
+                archived.append(tagged)
+        archive: Event | None = None
+        if event.original is not None:
+            losses.append(Loss("event", "", "holds fields that are not known to this version"))
+            archive = event
+        elif archived:
+            archive = Event(event.wall_time, event.step, Summary(tuple(archived)), event.format)
+        if summary.values and not parts:
+            return Encoded(None, tuple(losses), archive)
+        body = b"".join([b"\x0a" + wire.varint(len(part)) + part for part in parts])
+        return Encoded(head + b"\x2a" + wire.varint(len(body)) + body, tuple(losses), archive)
+
+    def _encode_value(self, tag: str, value: Value) -> Iterator[bytes]:
+        """Yields the messages that show one value: none for a kind that is carried as it is."""
+        if isinstance(value, Scalar):
+            around = self._around_scalar(tag)
+            yield around[0] + value.to_float32()[0] + around[1]
+        elif isinstance(value, Histogram):
+            name = self.names.name(tag, "histogram")
+            origin = Origin(tag if name != tag else "", histogram=encode_histogram_extras(value))
+            yield _tensor_value(name, encode_tensorboard_histogram(value), origin)
+            for part in ("nan_count", "pos_inf_count", "neg_inf_count"):
+                if getattr(value, part):
+                    yield self._derived_scalar(tag, part, getattr(value, part))
+        elif isinstance(value, Image):
+            name = self.names.name(tag, "image")
+            for encoded in value.encoded:
+                out = b"\x08" + wire.varint(value.height) + b"\x10" + wire.varint(value.width)
+                out += b"\x18" + wire.varint(value.colorspace) + wire.length_delimited(b"\x22", encoded)
+                message = wire.length_delimited(b"\x0a", name.encode()) + wire.length_delimited(b"\x22", out)
+                yield message if name == tag else message + encode_metadata("images", 0, Origin(tag))
+        elif isinstance(value, Tensor):
+            yield self._table(tag, value)
+            name = self.names.name(tag, "histogram", "histogram")
+            yield _tensor_value(name, value_histogram(value), Origin(tag, derived=True, kind="tensor"))
+
+    def _around_scalar(self, tag: str) -> tuple[bytes, bytes]:
+        around = self._scalars.get(tag)
+        if around is None:
+            name = self.names.name(tag, "scalar")
+            metadata = b"" if name == tag else encode_metadata("scalars", DATA_CLASS_SCALAR, Origin(tag))
+            around = self._scalars[tag] = (wire.length_delimited(b"\x0a", name.encode()) + b"\x15", metadata)
+        return around
+
+    def _derived_scalar(self, tag: str, suffix: str, number: int) -> bytes:
+        name = self.names.name(tag, "scalar", suffix)
+        origin = Origin(tag, derived=True, kind="histogram")
+        out = wire.length_delimited(b"\x0a", name.encode()) + b"\x15" + wire.FLOAT32.pack(number)
+        return out + encode_metadata("scalars", DATA_CLASS_SCALAR, origin)
+
+    def _table(self, tag: str, value: Tensor) -> bytes:
+        name = self.names.name(tag, "text")
+        text = wire.length_delimited(b"\x42", statistics_table(value).encode())
+        tensor = wire.length_delimited(b"\x42", b"\x08\x07\x12\x00" + text)  # DT_STRING, shape []
+        origin = Origin(tag, derived=True, kind="tensor")
+        return wire.length_delimited(b"\x0a", name.encode()) + tensor + encode_metadata("text", DATA_CLASS_TENSOR, origin)
+
+
+def _tensor_value(name: str, rows: npt.NDArray[np.float64], origin: Origin) -> bytes:
+    tensor = wire.length_delimited(b"\x42", encode_tensorboard_tensor(rows, DT_DOUBLE))
+    metadata = encode_metadata("histograms", DATA_CLASS_TENSOR, origin)
+    return wire.length_delimited(b"\x0a", name.encode()) + tensor + metadata
+
+
+def _loss_of(value: Value) -> str:
+    """What TensorBoard's form of a value does not hold; empty when it holds everything."""
+    if isinstance(value, Scalar):
+        return "" if value.to_float32()[1] else "float64 rounded to float32"
+    if isinstance(value, Histogram):
+        counts = value.count
+        if counts.dtype.kind == "i" and counts.size and int(counts.max()) > _MAX_EXACT_COUNT:
+            return "counts above 2**53 rounded to float64"
+        return ""
+    if isinstance(value, Image):
+        return "" if len(value.encoded) == 1 else f"{len(value.encoded)} images written one by one"
+    if isinstance(value, Tensor):
+        return "shown as a table of statistics and a histogram of its elements"
+    return value.reason or f"TensorBoard has no place for a {value.kind}"
+
+
+def _encode_session_log(log: SessionLog) -> bytes:
+    out = b"\x08" + wire.varint(log.status) if log.status else b""
+    if log.checkpoint_path:
+        out += wire.length_delimited(b"\x12", log.checkpoint_path.encode())
+    return out + wire.length_delimited(b"\x1a", log.message.encode()) if log.message else out

@@ -1,0 +1,122 @@
+"""The protobuf wire format, as far as the hot messages need it.
+
+Layer: errors < **formats.wire**.
+
+The few messages that make up nearly all records (scalar, histogram, image, tensor) are read and written here
+without message objects, for three reasons: a float32 NaN keeps its payload, unknown fields are noticed, and inside
+a MindSpore process protobuf runs in pure Python, 10 to 30 times slower. Tests hold every byte against the message
+classes.
+
+Source: https://protobuf.dev/programming-guides/encoding/ (wire types, varints, zigzag is not used here).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from ms_summary_bridge.errors import EventDecodeError
+
+__all__ = ["FLOAT32", "FLOAT64", "VARINT", "fields", "fixed64", "length_delimited", "read_varint", "signed", "varint"]
+
+VARINT: Final = 0
+FIXED64: Final = 1
+LENGTH_DELIMITED: Final = 2
+FIXED32: Final = 5
+
+FLOAT32: Final = struct.Struct("<f")
+FLOAT64: Final = struct.Struct("<d")
+
+_SMALL: Final = [bytes([n]) for n in range(128)]
+_MASK64: Final = (1 << 64) - 1
+
+
+def varint(value: int) -> bytes:
+    """Encodes an integer; a negative one as its 64-bit two's complement, ten bytes, as protobuf does."""
+    if 0 <= value < 128:
+        return _SMALL[value]
+    value &= _MASK64
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def length_delimited(key: bytes, data: bytes) -> bytes:
+    """Encodes one length-delimited field: its key, the length, the bytes."""
+    return key + varint(len(data)) + data
+
+
+def fixed64(key: bytes, value: float) -> bytes:
+    """Encodes one double field."""
+    return key + FLOAT64.pack(value)
+
+
+def signed(value: int) -> int:
+    """Reads an unsigned 64-bit varint as the int64 it stands for."""
+    return value - (1 << 64) if value >> 63 else value
+
+
+def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+    """Returns the varint at `position` (unsigned, below 2**64) and the position after it.
+
+    Raises:
+        EventDecodeError: It does not end before `end`, or has more than ten bytes.
+    """
+    result = shift = 0
+    while position < end and shift < 70:
+        byte = data[position]
+        position += 1
+        result |= (byte & 127) << shift
+        if byte < 128:
+            return result & _MASK64, position
+        shift += 7
+    raise EventDecodeError("the message is malformed: a number does not end")
+
+
+def fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Walks the fields of one message.
+
+    Args:
+        data: The bytes the message lies in.
+        position: Where it begins.
+        end: Where it ends.
+
+    Yields:
+        `(key, a, b)`: the key is `field_number << 3 | wire_type`. For a varint, `a` is its unsigned value and `b` the
+        position after it; for every other type the content lies in `data[a:b]`.
+
+    Raises:
+        EventDecodeError: A field does not end before `end`, or has a wire type that no proto2 or proto3 message
+            uses.
+    """
+    while position < end:
+        key = data[position]
+        position += 1
+        if key > 127:
+            key, position = read_varint(data, position - 1, end)
+        wire_type = key & 7
+        if wire_type == LENGTH_DELIMITED:
+            if position < end and data[position] < 128:
+                length = data[position]
+                position += 1
+            else:
+                length, position = read_varint(data, position, end)
+            stop = position + length
+        elif wire_type == VARINT:
+            value, position = read_varint(data, position, end)
+            yield key, value, position
+            continue
+        elif wire_type == FIXED64:
+            stop = position + 8
+        elif wire_type == FIXED32:
+            stop = position + 4
+        else:
+            raise EventDecodeError(f"the message is malformed: wire type {wire_type} at byte {position}")
+        if stop > end or key < 8:
+            raise EventDecodeError(f"the message is malformed: field {key >> 3} at byte {position} does not fit")
+        yield key, position, stop
+        position = stop
