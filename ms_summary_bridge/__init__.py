@@ -1,0 +1,1 @@
+"""Converts between MindSpore summary files and TensorBoard event files, and watches trainings."""

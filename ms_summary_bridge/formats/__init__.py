@@ -1,0 +1,1 @@
+"""The two file formats: payload bytes to neutral events and back."""

@@ -1,0 +1,166 @@
+"""Message classes of both file formats, kept apart from everybody else's.
+
+`ms_pb` holds the messages of MindSpore, `tb_pb` those of TensorBoard and our own that travel in its
+files. They are used like generated modules::
+
+    event = tb_pb.Event(wall_time=1.5, step=3)
+    event.summary.value.add(tag="loss", simple_value=0.25)
+    tb_pb.SessionLog.START, tb_pb.DataType.DT_FLOAT, tb_pb.hparams.HParamsPluginData
+
+The classes are built when they are first asked for, from the compiled text of proto/ and in a
+descriptor pool of our own. Generated modules would not do: they refuse a protobuf older than the protoc
+that wrote them, and the shared pool refuses a name that another package has declared differently.
+Messages of different pools do not mix; bytes are what passes between them.
+
+Layer: formats; imports nothing of this package.
+Source: the head of each file in proto/ names the descriptor that it follows. The message factory:
+https://github.com/protocolbuffers/protobuf/blob/v3.20.3/python/google/protobuf/message_factory.py
+(`MessageFactory.GetPrototype`, up to 4.21) and `GetMessageClass` in the same file from 4.22 on.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from importlib import resources
+from typing import Any, Final
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.internal import enum_type_wrapper
+
+__all__ = ["ProtoPackage", "ms_pb", "tb_pb"]
+
+DESCRIPTOR_SET: Final = "descriptors.binpb"
+"""File beside this module, written by tools/build_protos."""
+
+_lock = threading.Lock()
+
+
+class ProtoPackage:
+    """The messages, enums and inner packages of one proto package, as attributes.
+
+    An attribute is a message class, an `EnumTypeWrapper` or a `ProtoPackage`. It is made at the first
+    access, by one thread, and kept: the same name always gives the same object.
+
+    Args:
+        package: Full name of the package. Nothing is loaded before the first attribute is asked for.
+    """
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+
+    def __getattr__(self, name: str) -> Any:
+        """Makes what a name stands for.
+
+        Args:
+            name: A message, an enum or an inner package.
+
+        Returns:
+            The message class, the enum wrapper or the inner package.
+
+        Raises:
+            AttributeError: the package has nothing of that name.
+            FileNotFoundError: the installation lacks the descriptor set.
+        """
+        # Names with an underscore are asked for by copy, inspect and their like; no message has one.
+        if not name.startswith("_"):
+            with _lock:
+                made = _descriptors().make(self._package, name)
+                if made is not None:
+                    # From now on the name is found without this method.
+                    self.__dict__[name] = made
+                    return made
+        raise AttributeError(f"proto package {self._package} has no message or enum {name!r}")
+
+    def __dir__(self) -> list[str]:
+        """Lists every name that the package has, made or not.
+
+        Raises:
+            FileNotFoundError: the installation lacks the descriptor set.
+        """
+        with _lock:
+            return sorted(_descriptors().kinds.get(self._package, {}))
+
+    def __repr__(self) -> str:
+        """Names the package."""
+        return f"ProtoPackage({self._package!r})"
+
+
+class _Descriptors:
+    """The descriptor set, in a pool of its own, with a table of what is in it."""
+
+    def __init__(self, serialized: bytes) -> None:
+        self.pool: Final = descriptor_pool.DescriptorPool()
+        self.kinds: Final[dict[str, dict[str, Callable[[str], Any]]]] = {}
+        """Package, then name in it: the function that makes the thing of that full name."""
+        self._class_of = _message_factory(self.pool)
+        self._classes: Final[dict[str, Any]] = {}
+
+        # Each file comes after those that it imports.
+        for file in descriptor_pb2.FileDescriptorSet.FromString(serialized).file:
+            self.pool.AddSerializedFile(file.SerializeToString())
+            names = self.kinds.setdefault(file.package, {})
+            names.update((message.name, self._message) for message in file.message_type)
+            names.update((enum.name, self._enum) for enum in file.enum_type)
+        for package in tuple(self.kinds):
+            outer, _, inner = package.rpartition(".")
+            if outer in self.kinds:
+                self.kinds[outer][inner] = ProtoPackage
+
+    def make(self, package: str, name: str) -> Any:
+        """Makes one thing, or returns None when there is none of that name."""
+        maker = self.kinds.get(package, {}).get(name)
+        return None if maker is None else maker(f"{package}.{name}")
+
+    def _enum(self, full_name: str) -> Any:
+        # The type stubs know the wrapper as a metaclass only.
+        wrapper: Any = enum_type_wrapper.EnumTypeWrapper
+        return wrapper(self.pool.FindEnumTypeByName(full_name))
+
+    def _message(self, full_name: str) -> Any:
+        return self._class_with_parts(self.pool.FindMessageTypeByName(full_name))
+
+    def _class_with_parts(self, descriptor: Any) -> Any:
+        """Makes a message class and those of all messages in it, and keeps them.
+
+        upb before 4.25 crashes where it meets a field whose class nobody has asked for, or holds any more
+        (https://github.com/protocolbuffers/protobuf/issues/12047). The pure Python factory does not give
+        a class its inner messages as attributes.
+        """
+        known = self._classes.get(descriptor.full_name)
+        if known is not None:
+            return known
+        cls = self._classes[descriptor.full_name] = self._class_of(descriptor)
+        for inner in descriptor.nested_types:
+            inner_class = self._class_with_parts(inner)
+            if not hasattr(cls, inner.name):
+                setattr(cls, inner.name, inner_class)
+        for field in descriptor.fields:
+            if field.message_type is not None:
+                self._class_with_parts(field.message_type)
+        return cls
+
+
+def _message_factory(pool: descriptor_pool.DescriptorPool) -> Callable[[Any], Any]:
+    """Returns the function from descriptor to class that the installed protobuf has."""
+    get_message_class: Callable[[Any], Any] | None = getattr(message_factory, "GetMessageClass", None)
+    if get_message_class is not None:
+        return get_message_class
+    factory: Any = message_factory.MessageFactory(pool)
+    get_prototype: Callable[[Any], Any] = factory.GetPrototype
+    return get_prototype
+
+
+@functools.cache
+def _descriptors() -> _Descriptors:
+    """Returns the loaded descriptor set; the caller holds the lock, so that there is one."""
+    package = __name__.rpartition(".")[0]
+    return _Descriptors(resources.files(package).joinpath(DESCRIPTOR_SET).read_bytes())
+
+
+ms_pb: Final = ProtoPackage("ms_summary_bridge.mindspore")
+"""MindSpore: Event, Summary, Explain, LossLandscape, GraphProto, ModelProto, LineageEvent and their parts."""
+
+tb_pb: Final = ProtoPackage("ms_summary_bridge.tensorboard")
+"""TensorBoard: Event, Summary, TensorProto, GraphDef, the plugins' data, and our PluginContent and Origin."""
