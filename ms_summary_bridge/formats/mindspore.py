@@ -17,6 +17,7 @@ from ms_summary_bridge.errors import EventDecodeError, InvalidValueError, Unsupp
 from ms_summary_bridge.events import Content, Encoded, Event, FileVersion, Loss, Summary, TaggedValue
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats._histogram import decode_mindspore_histogram, encode_mindspore_histogram
+from ms_summary_bridge.formats._scalar_shape import ScalarShapes
 from ms_summary_bridge.formats._tensor import decode_mindspore_tensor, encode_mindspore_tensor
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor
 
@@ -41,6 +42,7 @@ class MindSporeDecoder:
     def __init__(self, *, is_lineage: bool = False) -> None:
         self._whole = _LINEAGE_FILE if is_lineage else _SUMMARY_FILE
         self._is_lineage = is_lineage
+        self._shapes = ScalarShapes(b"\x1d", FORMAT)
 
     def decode(self, payload: bytes) -> Event:
         """Decodes one payload.
@@ -50,6 +52,13 @@ class MindSporeDecoder:
         Raises:
             EventDecodeError: The payload is no such message, or its wall_time is missing or not finite.
         """
+        event = self._shapes.decode(payload)
+        if event is None:
+            event = self._decode(payload)
+            self._shapes.learn(payload, event)
+        return event
+
+    def _decode(self, payload: bytes) -> Event:
         wall_time: float | None = None
         step: int | None = None
         content: Content | None = None

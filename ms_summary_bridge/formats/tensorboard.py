@@ -44,6 +44,7 @@ from ms_summary_bridge.formats._origin import (
     decode_origin,
     encode_metadata,
 )
+from ms_summary_bridge.formats._scalar_shape import ScalarShapes
 from ms_summary_bridge.formats._tensor import (
     DT_DOUBLE,
     decode_tensorboard_tensor,
@@ -60,6 +61,7 @@ FILE_VERSION: Final = "brain.Event:2"
 
 _WHOLE: Final = {0x22: "graph", 0x32: "log_message", 0x42: "run_metadata", 0x4A: "meta_graph"}
 _VALUE_OPAQUE: Final = {0x1A: "obsolete_histogram", 0x32: "audio"}
+_PACK_DOUBLE: Final = wire.FLOAT64.pack
 _MAX_EXACT_COUNT: Final = 1 << 53  # above it float64 does not hold every integer
 
 
@@ -71,6 +73,7 @@ class TensorBoardDecoder:
 
     def __init__(self) -> None:
         self._plugins: dict[str, str] = {}
+        self._shapes = ScalarShapes(b"\x15", FORMAT)
 
     def decode(self, payload: bytes) -> Event:
         """Decodes one payload.
@@ -81,6 +84,13 @@ class TensorBoardDecoder:
         Raises:
             EventDecodeError: The payload is no such message, or its wall_time is not finite.
         """
+        event = self._shapes.decode(payload)
+        if event is None:
+            event = self._decode(payload)
+            self._shapes.learn(payload, event)
+        return event
+
+    def _decode(self, payload: bytes) -> Event:
         wall_time = 0.0
         step = 0
         content: Content | None = None
@@ -257,7 +267,8 @@ class TensorBoardEncoder:
 
     def __init__(self, names: TagNames | None = None) -> None:
         self.names = names or TagNames()
-        self._scalars: dict[str, tuple[bytes, bytes]] = {}  # tag -> bytes before and after the float
+        self._scalars: dict[str, tuple[bytes, bytes]] = {}  # tag -> bytes before and after the float in a value
+        self._single: dict[str, tuple[bytes, bytes]] = {}  # the same from the summary on, for events of one scalar
 
     def encode(self, event: Event) -> Encoded:
         """Encodes one event.
@@ -271,10 +282,16 @@ class TensorBoardEncoder:
             return Encoded(event.original)
         if is_own and isinstance(content, Opaque):
             return Encoded(content.payload)
-        head = wire.fixed64(b"\x09", event.wall_time)
-        if event.step:
-            head += b"\x10" + wire.varint(event.step)
+        step = event.step
+        head = b"\x09" + _PACK_DOUBLE(event.wall_time)
+        if step:
+            head += b"\x10" + wire.varint(step)
         if isinstance(content, Summary):
+            values = content.values
+            if len(values) == 1 and event.original is None and values[0].original is None:
+                around = self._single.get(values[0].tag)
+                if around is not None and type(values[0].value) is Scalar and len(values[0].value.bits) == 4:
+                    return Encoded(head + around[0] + values[0].value.bits + around[1])
             return self._encode_summary(event, content, head, is_own)
         if isinstance(content, FileVersion):
             version = content.version if is_own else FILE_VERSION
@@ -352,6 +369,9 @@ class TensorBoardEncoder:
             name = self.names.name(tag, "scalar")
             metadata = b"" if name == tag else encode_metadata("scalars", DATA_CLASS_SCALAR, Origin(tag))
             around = self._scalars[tag] = (wire.length_delimited(b"\x0a", name.encode()) + b"\x15", metadata)
+            size = len(around[0]) + 4 + len(metadata)
+            value = b"\x0a" + wire.varint(size)
+            self._single[tag] = (b"\x2a" + wire.varint(len(value) + size) + value + around[0], metadata)
         return around
 
     def _derived_scalar(self, tag: str, suffix: str, number: int) -> bytes:

@@ -29,6 +29,7 @@ FLOAT32: Final = struct.Struct("<f")
 FLOAT64: Final = struct.Struct("<d")
 
 _SMALL: Final = [bytes([n]) for n in range(128)]
+_TWO: Final = struct.Struct("BB")
 _MASK64: Final = (1 << 64) - 1
 
 
@@ -36,6 +37,8 @@ def varint(value: int) -> bytes:
     """Encodes an integer; a negative one as its 64-bit two's complement, ten bytes, as protobuf does."""
     if 0 <= value < 128:
         return _SMALL[value]
+    if 128 <= value < 16384:
+        return _TWO.pack(value & 127 | 128, value >> 7)
     value &= _MASK64
     out = bytearray()
     while value > 127:
