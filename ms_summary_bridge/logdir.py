@@ -1,0 +1,546 @@
+"""Logdir: finds the runs below a path, of either format, and the files of each in their order.
+
+Layer: event_file < **logdir**.
+
+File names, as the programs make them (all are found by search, since users put prefixes and suffixes around them):
+
+* MindSpore: `<prefix>.out.events.summary.<seconds>.<rank>.<host><suffix>`, the suffix `_MS` if nobody chose another;
+  old versions write no rank. Beside it `..._lineage` (2.10 puts it in the suffix's place, older ones behind it) and
+  `..._explain`. Source: get_event_file_name in mindspore/train/summary/_summary_adapter.py, MindSpore 2.10.
+* TensorBoard: `events.out.tfevents.<seconds>.<host>[.<pid>.<number>][.v2]`.
+
+The name says which files are looked at; where a file opens with a version event, that says which format it has.
+
+What is one run: MindSpore writes one file per process, so each rank in a directory is a run of its own. TensorBoard
+calls a directory a run, whatever number of files it holds; only files that this package wrote (their first event says
+so) are kept apart from the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import stat
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from ms_summary_bridge.errors import EventDecodeError, LogdirError, MissingDependencyError
+from ms_summary_bridge.event_file import is_url, last_wall_time, peek
+from ms_summary_bridge.events import Event, FileVersion
+from ms_summary_bridge.formats.wire import FLOAT64, fields
+from ms_summary_bridge.values import Opaque
+
+__all__ = ["ARCHIVE_SUFFIX", "LogFile", "Logdir", "Problem", "Run", "discover", "is_archive"]
+
+MINDSPORE: Final = "mindspore"
+TENSORBOARD: Final = "tensorboard"
+SOURCE, LIVE, CONVERT = "source", "live", "convert"
+ARCHIVE_SUFFIX: Final = ".archive"
+
+_ARCHIVE_PREFIX: Final = "ms_summary_bridge."
+_WRITERS: Final = {"ms_summary_bridge/live": LIVE, "ms_summary_bridge/convert": CONVERT}
+_MINDSPORE_NAME: Final = re.compile(r"summary\.([0-9]+)")  # what MindInsight searches for
+_MINDSPORE_FULL: Final = re.compile(r"\.out\.events\.summary\.([0-9]+)")  # the same, past a prefix that looks like it
+_TENSORBOARD_NAME: Final = re.compile(r"tfevents\.([0-9]+)")
+_IPV4: Final = re.compile(r"(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?!\.?[0-9])")
+_PROCESS: Final = re.compile(r"\.[0-9]+\.([0-9]+)$")
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """A path that was not read, and why."""
+
+    path: str
+    reason: str
+
+
+class LogFile(msgspec.Struct, frozen=True):
+    """One event file."""
+
+    path: str
+    size: int
+    """Bytes when it was looked at."""
+    created: int
+    """Seconds since the epoch: from the name, else from the first event."""
+    wall_time: float
+    """Of the first event; `created` where it has none."""
+    rank: int | None
+    """Number of the device or process, where the name has one."""
+    host: str
+    sequence: int
+    """Number at the end of a TensorBoard name, for files of one second; else 0."""
+
+    @property
+    def order(self) -> tuple[int, float, int, str]:
+        """Sorts the files of a run: by the time in the name, then by the first event, then by name."""
+        return self.created, self.wall_time, self.sequence, self.path
+
+
+class Run(msgspec.Struct, frozen=True):
+    """One run: a series of files that continue each other."""
+
+    name: str
+    """Path below the source, with slashes; `.` for the source itself. Unique among the runs of a format."""
+    directory: str
+    format: str
+    """`mindspore` or `tensorboard`."""
+    role: str
+    """Who wrote it: `source` (somebody else), `live` (our callback), `convert` (our converter)."""
+    host: str
+    """Host of the first file; empty where the name has none."""
+    rank: int | None
+    files: tuple[LogFile, ...]
+    """In time order. Empty where there are only lineage files or archives."""
+    lineage_files: tuple[LogFile, ...] = ()
+    """MindSpore's lineage files of this run, in time order."""
+    graph_files: tuple[str, ...] = ()
+    """`*.pb` files beside it; given to the first MindSpore run of a directory."""
+    archives: tuple[str, ...] = ()
+    """Our archives beside it that hold records of the *other* format: what this run's format could not hold."""
+
+
+class Logdir(msgspec.Struct, frozen=True):
+    """What was found below one source."""
+
+    source: str
+    runs: tuple[Run, ...]
+    """Sorted by name, numbers by value."""
+    twins: tuple[Run, ...]
+    """TensorBoard output of ours in the directory of MindSpore runs: the same data again."""
+    problems: tuple[Problem, ...]
+    """What could not be read and may hold events."""
+    empty: tuple[Problem, ...]
+    """Files passed over because they hold no event beyond the version."""
+
+
+class _Directory(msgspec.Struct):
+    path: str
+    name: str
+    files: list[str]  # paths
+
+
+class _Found(msgspec.Struct, frozen=True):
+    file: LogFile
+    format: str
+    role: str
+    is_lineage: bool
+
+
+class _Log(msgspec.Struct):
+    """What a walk has to say besides what it finds."""
+
+    problems: list[Problem] = msgspec.field(default_factory=list)
+    empty: list[Problem] = msgspec.field(default_factory=list)
+
+
+class _Draft(msgspec.Struct):
+    part: str  # name below the directory's name; empty for the directory's own
+    format: str
+    role: str
+    rank: int | None
+    files: list[LogFile]
+    lineage: list[LogFile]
+
+
+def discover(source: str | os.PathLike[str]) -> Logdir:
+    """Finds the runs of a source.
+
+    Symbolic links are followed; a directory or file that is reached in several ways is read once, under its real name
+    if that lies below the source.
+
+    Args:
+        source: One file, a run's directory, a directory with runs at any depth, or an fsspec URL of such.
+
+    Returns:
+        Runs, twins, problems, empty files; without any run if there is no event.
+
+    Raises:
+        LogdirError: The source does not exist.
+        MissingDependencyError: The URL's protocol needs a package that is not installed.
+    """
+    source = os.fspath(source).removeprefix("file://")
+    log = _Log()
+    directories = _walk_url(source, log) if is_url(source) else _walk_local(source, log)
+    taken = {name: {directory.name for directory in directories} for name in (MINDSPORE, TENSORBOARD)}
+    runs: list[Run] = []
+    twins: list[Run] = []
+    for directory in directories:
+        found, graphs, archives = _read_directory(directory, log)
+        mindspore = _mindspore_drafts([item for item in found if item.format == MINDSPORE])
+        tensorboard = _tensorboard_drafts([item for item in found if item.format == TENSORBOARD])
+        if not found:  # all that a conversion had to say may be in its archives
+            others = sorted({TENSORBOARD if _archive_format(path) == MINDSPORE else MINDSPORE for path in archives})
+            tensorboard = [_Draft("", other, CONVERT, None, [], []) for other in others]
+        for draft in (*mindspore, *tensorboard):
+            run = Run(
+                name=_free_name(directory.name, draft.part, taken[draft.format]),
+                directory=directory.path,
+                format=draft.format,
+                role=draft.role,
+                host=(draft.files or draft.lineage)[0].host if draft.files or draft.lineage else "",
+                rank=draft.rank,
+                files=tuple(draft.files),
+                lineage_files=tuple(draft.lineage),
+                graph_files=tuple(graphs) if mindspore and draft is mindspore[0] else (),
+                archives=tuple(path for path in archives if _archive_format(path) != draft.format),
+            )
+            is_twin = bool(mindspore) and draft.format == TENSORBOARD and draft.role != SOURCE
+            (twins if is_twin else runs).append(run)
+    return Logdir(
+        source,
+        tuple(sorted(runs, key=_run_order)),
+        tuple(sorted(twins, key=_run_order)),
+        tuple(sorted(log.problems, key=lambda problem: problem.path)),
+        tuple(sorted(log.empty, key=lambda problem: problem.path)),
+    )
+
+
+def _run_order(run: Run) -> tuple[list[str | int], str, str]:
+    parts = re.split(r"([0-9]+)", run.name)  # text and digits in turn, so that like is compared with like
+    return [int(part) if index % 2 else part for index, part in enumerate(parts)], run.format, run.role
+
+
+def _free_name(directory: str, part: str, taken: set[str]) -> str:
+    if not part:
+        return directory
+    name = base = part if directory == "." else f"{directory}/{part}"
+    number = 2
+    while name in taken:
+        name = f"{base}_{number}"
+        number += 1
+    taken.add(name)
+    return name
+
+
+# --- names
+
+
+def is_archive(name: str) -> bool:
+    """Whether a file name is that of an archive of ours: `ms_summary_bridge.<format>.archive`."""
+    return name.startswith(_ARCHIVE_PREFIX) and name.endswith(ARCHIVE_SUFFIX)
+
+
+def _archive_format(path: str) -> str:
+    name = re.split(r"[/\\]", path)[-1].removeprefix(_ARCHIVE_PREFIX)
+    return TENSORBOARD if name.startswith(TENSORBOARD) else MINDSPORE
+
+
+def _is_wanted(name: str) -> bool:
+    if name.startswith("."):
+        return False
+    return is_archive(name) or name.endswith(".pb") or bool(_format_of_name(name))
+
+
+def _format_of_name(name: str) -> str:
+    """Returns the format a name speaks of, or nothing."""
+    if "tfevents" in name and not _MINDSPORE_FULL.search(name):
+        return TENSORBOARD
+    return MINDSPORE if _MINDSPORE_NAME.search(name) else ""
+
+
+def _parse_name(name: str, file_format: str) -> tuple[int | None, int | None, str, int]:
+    """Returns `(created, rank, host, sequence)` as far as the name has them."""
+    if file_format == MINDSPORE:
+        match = _MINDSPORE_FULL.search(name) or _MINDSPORE_NAME.search(name)
+        if match is None:
+            return None, None, "", 0
+        rest = name[match.end() :].removesuffix("_lineage").removesuffix("_explain").removesuffix("_MS").lstrip(".")
+        # The part behind the seconds is the rank if it is all digits and another part follows. But an old name has no
+        # rank, and its host may be an address: exactly four numbers are one (10.0.0.3 is not host 0.0.3 of rank 10,
+        # a host that cannot be), five are a rank and one. What stays ambiguous is an old name with a host like
+        # 42.example.com, which is read as rank 42 of example.com.
+        first, dot, host = rest.partition(".")
+        if dot and host and first.isascii() and first.isdigit() and not _IPV4.match(rest):
+            return int(match[1]), int(first), host, 0
+        return int(match[1]), None, rest, 0
+    match = _TENSORBOARD_NAME.search(name)
+    if match is None:
+        return None, None, "", 0
+    rest = name[match.end() :].removesuffix(".v2").lstrip(".")
+    address = _IPV4.match(rest)
+    process = _PROCESS.search(rest, address.end() if address else 0)
+    return int(match[1]), None, rest[: process.start()] if process else rest, int(process[1]) if process else 0
+
+
+# --- files
+
+
+class _EnvelopeDecoder:
+    """Reads what both formats have in common: wall_time (1), version (3), and TensorBoard's source_metadata (10)."""
+
+    def decode(self, payload: bytes) -> Event:
+        wall_time = 0.0
+        version = writer = ""
+        is_bare = True
+        for key, start, end in fields(payload, 0, len(payload)):
+            if key == 9:
+                (wall_time,) = FLOAT64.unpack_from(payload, start)
+            elif key == 26:
+                version = payload[start:end].decode(errors="replace")
+            elif key == 82:
+                for inner, first, last in fields(payload, start, end):
+                    if inner == 10:
+                        writer = payload[first:last].decode(errors="replace")
+            elif key != 16:
+                is_bare = False
+        if not math.isfinite(wall_time):
+            raise EventDecodeError("wall_time is not finite")
+        return Event(wall_time, 0, FileVersion(version, writer) if is_bare and version else Opaque("event", b""))
+
+
+def _read_directory(directory: _Directory, log: _Log) -> tuple[list[_Found], list[str], list[str]]:
+    """Returns a directory's event files in time order, graph files, archives."""
+    found: list[_Found] = []
+    graphs: list[str] = []
+    archives: list[str] = []
+    for path in sorted(directory.files):
+        name = path.split("::")[0].rsplit("/", 1)[-1] if is_url(path) else os.path.basename(path)
+        if is_archive(name):
+            archives.append(path)
+        elif name.endswith(".pb"):
+            graphs.append(path)
+        elif (item := _read_file(path, name, log)) is not None:
+            found.append(item)
+    return sorted(found, key=lambda item: item.file.order), graphs, archives
+
+
+def _read_file(path: str, name: str, log: _Log) -> _Found | None:
+    """Looks at the beginning of one file; None when it holds no event, which is said in `log`."""
+    try:
+        head = peek(path)
+    except LogdirError as error:
+        log.problems.append(Problem(path, str(error).removeprefix(f"{path}: ")))
+        return None
+    if head.first is None:
+        if head.damage:
+            log.problems.append(Problem(path, f"not an event file: it holds no whole record ({head.damage})"))
+        else:
+            log.empty.append(Problem(path, "no whole record yet" if head.size else "zero bytes"))
+        return None
+    wall_time: float | None = None
+    file_format = _format_of_name(name)
+    role = SOURCE
+    with contextlib.suppress(EventDecodeError):  # whoever reads the file reports the record
+        event = _EnvelopeDecoder().decode(head.first.payload)
+        wall_time = event.wall_time
+        if isinstance(event.content, FileVersion):
+            if not head.has_more:
+                log.empty.append(Problem(path, "a version and nothing else"))
+                return None
+            version = event.content.version.lower()
+            if version.startswith("brain.event"):
+                file_format = TENSORBOARD
+                role = _WRITERS.get(event.content.writer, SOURCE)
+            elif version.startswith("mindspore.event"):
+                file_format = MINDSPORE
+    if not file_format:
+        log.problems.append(Problem(path, "not an event file: neither its name nor a version event says its format"))
+        return None
+    if file_format == MINDSPORE and name.endswith("_explain"):
+        log.problems.append(Problem(path, "explain files are not read"))
+        return None
+    created, rank, host, sequence = _parse_name(name, file_format)
+    if created is None:
+        created = int(wall_time or 0)
+    if wall_time is None:
+        wall_time = float(created)
+    file = LogFile(path, head.size, created, wall_time, rank, host, sequence)
+    return _Found(file, file_format, role, file_format == MINDSPORE and name.endswith("_lineage"))
+
+
+# --- runs of one directory
+
+
+def _tensorboard_drafts(found: list[_Found]) -> list[_Draft]:
+    drafts: list[_Draft] = []
+    for role in (SOURCE, LIVE, CONVERT):
+        files = [item.file for item in found if item.role == role]
+        if files:
+            drafts.append(_Draft(role if drafts else "", TENSORBOARD, role, None, files, []))
+    return drafts
+
+
+def _mindspore_drafts(found: list[_Found]) -> list[_Draft]:
+    """Makes one run of each rank; of each rank and host where hosts ran at the same time."""
+    files: dict[int | None, dict[str, list[LogFile]]] = {}
+    for item in found:
+        if not item.is_lineage:
+            files.setdefault(item.file.rank, {}).setdefault(item.file.host, []).append(item.file)
+    lineage: dict[int | None, dict[str, list[LogFile]]] = {}
+    for item in found:
+        if item.is_lineage:
+            rank = item.file.rank
+            host = _host_of_lineage(item.file.host, files.get(rank, {}))
+            lineage.setdefault(rank, {}).setdefault(host, []).append(item.file)
+    concurrent = _concurrent_hosts(files.values())
+    drafts: list[_Draft] = []
+    for rank in sorted({*files, *lineage}, key=lambda rank: -1 if rank is None else rank):
+        data, extra = files.get(rank, {}), lineage.get(rank, {})
+        hosts = sorted({*data, *extra})
+        if any(pair <= {*hosts} for pair in concurrent):
+            groups = [[host] for host in hosts]
+        else:  # one after the other: a job that was restarted on another node
+            groups = [hosts]
+        for group in groups:
+            part = "no_rank" if rank is None else f"rank_{rank}"
+            if len(groups) > 1:
+                part = group[0] if rank is None else f"{group[0]}_{part}"
+            drafts.append(
+                _Draft(
+                    part,
+                    MINDSPORE,
+                    SOURCE,
+                    rank,
+                    sorted((file for host in group for file in data.get(host, ())), key=lambda file: file.order),
+                    sorted((file for host in group for file in extra.get(host, ())), key=lambda file: file.order),
+                )
+            )
+    if len(drafts) == 1:
+        drafts[0].part = ""
+    return drafts
+
+
+def _host_of_lineage(host: str, hosts: dict[str, list[LogFile]]) -> str:
+    """Returns the host of the data files that a lineage file belongs to. Their names may have a suffix it lacks."""
+    if host in hosts:
+        return host
+    alike = [other for other in sorted(hosts) if other.startswith(host)] or list(hosts)
+    return alike[0] if len(alike) == 1 else host
+
+
+def _concurrent_hosts(ranks: Iterable[dict[str, list[LogFile]]]) -> set[frozenset[str]]:
+    """Returns the pairs of hosts that wrote for one rank at the same time: nodes with the same device numbers."""
+    pairs: set[frozenset[str]] = set()
+    for hosts in ranks:
+        if len(hosts) < 2:
+            continue
+        ends: dict[str, float] = {}
+        for file in sorted((file for files in hosts.values() for file in files), key=lambda file: file.order):
+            pairs |= {
+                frozenset((host, file.host)) for host, end in ends.items() if host != file.host and file.created <= end
+            }
+            end = None
+            with contextlib.suppress(LogdirError):  # gone or unreadable by now: whoever reads it says so
+                end = last_wall_time(file.path, _EnvelopeDecoder())
+            ends[file.host] = max(ends.get(file.host, 0.0), file.created if end is None else end)
+    return pairs
+
+
+# --- walking
+
+
+def _walk_local(source: str, log: _Log) -> list[_Directory]:
+    try:
+        mode = os.stat(source).st_mode
+    except OSError as error:
+        raise LogdirError(f"{source}: {error.strerror or error}") from error
+    if stat.S_ISREG(mode):
+        return [_Directory(os.path.dirname(source) or ".", ".", [source])]
+    if not stat.S_ISDIR(mode):
+        raise LogdirError(f"{source}: neither a directory nor a regular file")
+    found: dict[str, _Directory] = {}
+    seen: set[tuple[int, int]] = set()
+    links: list[tuple[str, str, str]] = []  # path, name, name of the directory it stands in
+    _walk_real(source, ".", found, seen, links, log)
+    while links:  # after all that is no link, so that what lies below the source keeps its real name
+        path, name, parent = links.pop(0)
+        if os.path.isdir(path):
+            _walk_real(path, name, found, seen, links, log)
+        elif _is_wanted(os.path.basename(path)):
+            _add_file(path, found[parent], seen, log)
+    return sorted(found.values(), key=lambda directory: directory.name)
+
+
+def _walk_real(
+    top: str,
+    top_name: str,
+    found: dict[str, _Directory],
+    seen: set[tuple[int, int]],
+    links: list[tuple[str, str, str]],
+    log: _Log,
+) -> None:
+    """Takes the directories below `top` that were not seen yet; puts the links in them aside."""
+    pending = [(top, top_name)]
+    while pending:
+        path, name = pending.pop()
+        try:
+            status = os.stat(path)
+            if (status.st_dev, status.st_ino) in seen:
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            with os.scandir(path) as listing:
+                entries = sorted(listing, key=lambda entry: entry.name)
+        except OSError as error:
+            log.problems.append(Problem(path, f"cannot be listed: {error.strerror or error}"))
+            continue
+        found[name] = directory = _Directory(path, name, [])
+        below: list[tuple[str, str]] = []
+        for entry in entries:
+            inner = entry.name if name == "." else f"{name}/{entry.name}"
+            if entry.is_symlink():
+                links.append((entry.path, inner, name))
+            elif entry.is_dir(follow_symlinks=False):
+                below.append((entry.path, inner))
+            elif _is_wanted(entry.name):
+                _add_file(entry.path, directory, seen, log)
+        pending += reversed(below)
+
+
+def _add_file(path: str, directory: _Directory, seen: set[tuple[int, int]], log: _Log) -> None:
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        log.problems.append(Problem(path, f"cannot be read: {error.strerror or error}"))
+        return
+    if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for its other end
+        log.problems.append(Problem(path, "not a regular file"))
+    elif (status.st_dev, status.st_ino) not in seen:
+        seen.add((status.st_dev, status.st_ino))
+        directory.files.append(path)
+
+
+def _walk_url(source: str, log: _Log) -> list[_Directory]:
+    """The same for fsspec, which knows no links."""
+    from fsspec.core import url_to_fs
+
+    _, separator, chain = source.partition("::")  # zip://inner::file:///outer.zip
+    try:
+        filesystem, root = url_to_fs(source)
+        filesystem.invalidate_cache()
+        is_file = filesystem.info(root)["type"] == "file"
+    except ImportError as error:
+        raise MissingDependencyError(f"{source}: {error}") from error
+    except (OSError, ValueError) as error:
+        raise LogdirError(f"{source}: cannot be found: {str(error) or type(error).__name__}") from error
+
+    def to_url(path: str) -> str:
+        return f"{filesystem.unstrip_protocol(path)}{separator}{chain}"
+
+    if is_file:
+        return [_Directory(to_url(root.rpartition("/")[0]), ".", [to_url(root)])]
+    found: list[_Directory] = []
+    seen: set[str] = set()
+    pending = [(root.rstrip("/"), ".")]
+    while pending:
+        path, name = pending.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        try:
+            entries: list[dict[str, Any]] = filesystem.ls(path, detail=True)
+        except OSError as error:
+            log.problems.append(Problem(to_url(path), str(error) or type(error).__name__))
+            continue
+        directory = _Directory(to_url(path), name, [])
+        found.append(directory)
+        for entry in entries:
+            inner = str(entry["name"]).rstrip("/")
+            base = inner.rpartition("/")[2]
+            if entry["type"] == "directory":
+                pending.append((inner, base if name == "." else f"{name}/{base}"))
+            elif inner != path and _is_wanted(base):
+                directory.files.append(to_url(inner))
+    return sorted(found, key=lambda directory: directory.name)
