@@ -13,6 +13,7 @@
     │   ├── UnsupportedValueError        the format has no place for this kind of value
     │   └── InvalidValueError            the value breaks its own rules
     ├── LogdirError                    exit_code 1   files and directories
+    │   └── NoEventsError                the source is missing, or holds no event file
     ├── UsageError                     exit_code 2   a request that cannot be meant
     ├── ConfigError                    exit_code 2   a configuration file
     ├── MissingDependencyError         exit_code 1   an optional package is not installed
@@ -38,6 +39,7 @@ __all__ = [
     "LengthChecksumError",
     "LogdirError",
     "MissingDependencyError",
+    "NoEventsError",
     "RecordError",
     "RecordTooLargeError",
     "TruncatedRecordError",
@@ -133,6 +135,10 @@ class InvalidValueError(ValueConversionError, ValueError):
 
 class LogdirError(BridgeError, OSError):
     """A directory or file is missing, unreadable, holds no events, or would be overwritten."""
+
+
+class NoEventsError(LogdirError):
+    """The source does not exist, or no event file is in it. Both may come: a follower waits."""
 
 
 class UsageError(BridgeError, ValueError):

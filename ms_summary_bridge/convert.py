@@ -1,0 +1,260 @@
+"""Convert: every run below a source becomes a run of the other format below a destination.
+
+Layer: run_conversion, logdir, state, report < **convert**.
+
+Finds the runs, decides the direction, and has each run converted: by this process, by several, or by a Dask cluster,
+since runs do not know of each other. What is needed to go on later is in `state`; what was met is in the `report`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import nullcontext
+from multiprocessing import get_context
+from typing import Final
+
+from ms_summary_bridge.archive import archive_name
+from ms_summary_bridge.errors import LogdirError, MissingDependencyError, NoEventsError, UsageError
+from ms_summary_bridge.formats import mindspore, tensorboard
+from ms_summary_bridge.logdir import Logdir, Run, discover
+from ms_summary_bridge.report import Report, RunReport
+from ms_summary_bridge.run_conversion import (
+    ConvertOptions,
+    Progress,
+    RunTask,
+    compile_tags,
+    convert_run,
+    relative_path,
+)
+from ms_summary_bridge.state import STATE_NAME, RunState, State, is_same_file, load_state, locked, save_state
+
+__all__ = ["convert_logdir", "direction_of"]
+
+_TARGETS: Final = {"tensorboard": mindspore.FORMAT, "mindinsight": tensorboard.FORMAT}
+_UNDECIDED: Final = 1000  # events of a later file that may wait for the first tag with a past
+_PROGRESS_BYTES: Final = 1 << 20
+_SAVE_SECS: Final = 5.0
+
+
+def convert_logdir(
+    source: str,
+    destination: str,
+    *,
+    to: str | None = None,
+    options: ConvertOptions | None = None,
+    workers: int = 1,
+    dask: str | None = None,
+    force: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Report:
+    """Converts every run below `source` into `destination`; again into the same destination adds what is new.
+
+    Args:
+        source: A file, a run, a tree of runs, or an fsspec URL.
+        destination: A local directory; made if missing.
+        to: `tensorboard` or `mindinsight`; found from the files when None.
+        options: What decides the output.
+        workers: Processes; 1 converts in this one.
+        dask: Address of a Dask scheduler whose workers see the same paths; used in place of processes.
+        force: Start over: removes what earlier conversions wrote here, and nothing else.
+        progress: Called with (source bytes read so far, source bytes in all).
+
+    Returns:
+        What was read, written, lost and damaged. Errors of single runs are in their reports.
+
+    Raises:
+        LogdirError: The source has no event files, or the destination cannot be used.
+        UsageError: The request contradicts the files or the destination.
+        MissingDependencyError: `dask` is asked for and not installed.
+    """
+    options = options or ConvertOptions()
+    compile_tags(options.tags)
+    found = discover(source)
+    target = to or direction_of(found)
+    if target not in _TARGETS:
+        raise UsageError(f"no such target: {target!r} (tensorboard or mindinsight)")
+    if target != "tensorboard":
+        raise UsageError("conversion to MindInsight is not part of this version")
+    runs = [run for run in found.runs if run.format == _TARGETS[target]]
+    report = Report(source, destination, target)
+    report.unreadable = [f"{problem.path}: {problem.reason}" for problem in found.problems]
+    report.empty = [file.path for file in found.empty]
+    if not runs:
+        _refuse_empty(found, source, target)
+    with nullcontext() if options.dry_run else locked(destination):
+        state = _prepare_state(destination, source, target, runs, options, force)
+        tasks = _make_tasks(runs, found, source, destination, options, state)
+        _convert_all(tasks, state, report, workers, dask, progress)
+    report.runs.sort(key=lambda run: run.run)
+    return report
+
+
+def direction_of(found: Logdir) -> str:
+    """Returns the target for what was found: `tensorboard` for MindSpore's files, `mindinsight` for TensorBoard's.
+
+    Raises:
+        UsageError: Both kinds are there, and neither is our twin of the other.
+    """
+    formats = {run.format for run in found.runs if run.role == "source"} or {run.format for run in found.runs}
+    targets = [target for target, format in _TARGETS.items() if format in formats]
+    if len(targets) > 1:
+        raise UsageError("MindSpore and TensorBoard files are both there: say --to tensorboard or --to mindinsight")
+    return targets[0] if targets else "tensorboard"
+
+
+def _refuse_empty(found: Logdir, source: str, target: str) -> None:
+    """Ends a conversion that has no run: harmless when files are there that hold nothing yet."""
+    if found.runs:
+        kinds = ", ".join(sorted({run.format for run in found.runs}))
+        raise UsageError(f"{source}: only {kinds} files are there, nothing to convert to {target}")
+    if not found.empty:
+        reasons = "".join(f"\n  {problem.path}: {problem.reason}" for problem in found.problems[:10])
+        raise NoEventsError(f"{source}: no event files found (names hold 'summary.<seconds>' or 'tfevents'){reasons}")
+
+
+def _prepare_state(
+    destination: str, source: str, target: str, runs: list[Run], options: ConvertOptions, force: bool
+) -> State:
+    state = State() if options.dry_run and force else load_state(destination)
+    if force and not options.dry_run:
+        _remove_outputs(destination, state)
+        state = State()
+    if state.to and state.to != target:
+        raise UsageError(f"{destination}: holds a conversion to {state.to}; use another destination or --force")
+    if state.options and state.options != options.as_state():
+        differing = ", ".join(f"{k} was {v!r}" for k, v in state.options.items() if options.as_state().get(k) != v)
+        raise UsageError(f"{destination}: was made with other options ({differing}); use the same, or --force")
+    home = _absolute(source)
+    if state.source and state.source != home and not any(_knows(state, run, source) for run in runs):
+        raise UsageError(
+            f"{destination}: holds the conversion of {state.source}; use another destination, or --force to start over"
+        )
+    state.to, state.source, state.options = target, home, options.as_state()
+    return state
+
+
+def _absolute(source: str) -> str:
+    return source if "://" in source else os.path.abspath(source)
+
+
+def _knows(state: State, run: Run, source: str) -> bool:
+    for known in state.runs.values():
+        for file in run.files:
+            file_state = known.files.get(relative_path(file.path, source))
+            if file_state is not None and is_same_file(file.path, file.size, file_state):
+                return True
+    return False
+
+
+def _remove_outputs(destination: str, state: State) -> None:
+    for name, run in state.runs.items():
+        directory = os.path.join(destination, name)
+        for file in [*(output.name for output in run.outputs), *(archive_name(kind) for kind in run.archives)]:
+            try:
+                os.unlink(os.path.join(directory, file))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise LogdirError(f"{directory}/{file}: cannot be removed: {error.strerror}") from error
+    try:
+        os.unlink(os.path.join(destination, STATE_NAME))
+    except FileNotFoundError:
+        pass
+
+
+def _make_tasks(
+    runs: list[Run], found: Logdir, source: str, destination: str, options: ConvertOptions, state: State
+) -> list[tuple[str, RunTask]]:
+    tasks = []
+    owners = {file: name for name, known in state.runs.items() for file in known.files}
+    for run in runs:
+        # A run keeps the name it was given first, also when a second rank in its directory would now split it.
+        mine = [owners[path] for file in run.files if (path := relative_path(file.path, source)) in owners]
+        name = mine[0] if mine else run.name
+        if not mine and name in state.runs:
+            name = next(f"{name}_{n}" for n in range(2, len(state.runs) + 3) if f"{name}_{n}" not in state.runs)
+        known = state.runs.setdefault(name, RunState())
+        directory = destination if name == "." else os.path.join(destination, name)
+        tasks.append((name, RunTask(run, source, directory, options, known)))
+    return tasks
+
+
+def _convert_all(
+    tasks: list[tuple[str, RunTask]],
+    state: State,
+    report: Report,
+    workers: int,
+    dask: str | None,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    total = sum(_unread_bytes(task) for _, task in tasks)
+    done = 0
+
+    def advance(count: int) -> None:
+        nonlocal done
+        done += count
+        if progress is not None:
+            progress(done, max(total, done))
+
+    saved = time.monotonic()
+    for name, task, run_report, run_state in _results(tasks, workers, dask, advance):
+        run_report.run = name
+        report.runs.append(run_report)
+        state.runs[name] = run_state
+        if not task.options.dry_run and time.monotonic() - saved > _SAVE_SECS:
+            save_state(report.destination, state)
+            saved = time.monotonic()
+    if tasks and not tasks[0][1].options.dry_run:
+        save_state(report.destination, state)
+
+
+def _unread_bytes(task: RunTask) -> int:
+    files = task.state.files
+    known = {path: file.offset for path, file in files.items()}
+    return sum(
+        max(0, file.size - known.get(relative_path(file.path, task.source), 0))
+        for file in (*task.run.files, *task.run.lineage_files)
+    )
+
+
+def _results(
+    tasks: list[tuple[str, RunTask]], workers: int, dask: str | None, advance: Progress
+) -> Iterator[tuple[str, RunTask, RunReport, RunState]]:
+    """Yields each task's result as it is done, by this process, by several, or by a Dask cluster."""
+    if dask is not None:
+        yield from _dask_results(tasks, dask, advance)
+        return
+    if workers <= 1 or len(tasks) <= 1:
+        for name, task in tasks:
+            yield name, task, *convert_run(task, advance)
+        return
+    # A fresh interpreter for each worker: the caller may hold threads, which a fork would copy in the middle of work.
+    with ProcessPoolExecutor(min(workers, len(tasks)), mp_context=get_context("spawn")) as pool:
+        futures = {pool.submit(convert_run, task): (name, task) for name, task in tasks}
+        for future in as_completed(futures):
+            name, task = futures[future]
+            advance(_unread_bytes(task))
+            yield name, task, *future.result()
+
+
+def _dask_results(
+    tasks: list[tuple[str, RunTask]], address: str, advance: Progress
+) -> Iterator[tuple[str, RunTask, RunReport, RunState]]:
+    try:
+        from distributed import Client
+        from distributed import as_completed as dask_as_completed
+    except ImportError as error:
+        raise MissingDependencyError("--dask needs: pip install 'ms_summary_bridge[dask]'") from error
+    try:
+        client = Client(address, timeout=10)
+    except (OSError, ValueError) as error:
+        raise LogdirError(f"{address}: no Dask scheduler answers: {error}") from error
+    with client:
+        futures = {client.submit(convert_run, task, pure=False): (name, task) for name, task in tasks}
+        for future in dask_as_completed(futures):
+            name, task = futures[future]
+            advance(_unread_bytes(task))
+            yield name, task, *future.result()

@@ -1,0 +1,130 @@
+"""Reports: what a conversion read, wrote, and could not carry over.
+
+Layer: events < **report**. Plain data, the same in Python and in JSON.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+__all__ = ["DamagedRange", "IncompleteTail", "LossCount", "LossCounter", "RenamedTag", "Report", "RestartMark", "RunReport"]
+
+
+class LossCount(msgspec.Struct):
+    """Values of one tag that the target does not hold, or not exactly."""
+
+    kind: str
+    tag: str
+    count: int
+    reason: str
+
+
+class DamagedRange(msgspec.Struct):
+    """A range of bytes of a source file that held no readable event: `[start, end)`."""
+
+    file: str
+    start: int
+    end: int
+    reason: str
+
+
+class IncompleteTail(msgspec.Struct):
+    """A source file that ends inside a record; the next conversion goes on there."""
+
+    file: str
+    offset: int
+
+
+class RestartMark(msgspec.Struct):
+    """A later file that begins again at `step`."""
+
+    file: str
+    step: int
+
+
+class RenamedTag(msgspec.Struct):
+    """A tag that could not be kept, because TensorBoard cannot hold two kinds under one tag."""
+
+    tag: str
+    kind: str
+    name: str
+
+
+class RunReport(msgspec.Struct):
+    """One run. Every count is of this conversion alone, not of earlier ones into the same destination.
+
+    The records of the source add up: `events_read` is the number of whole, readable records, and `values` +
+    `repeated` + `superseded` + `filtered` + the losses that are not archived are the values in them.
+    """
+
+    run: str
+    source: str
+    destination: str
+    files: list[str] = msgspec.field(default_factory=list)
+    outputs: list[str] = msgspec.field(default_factory=list)
+    events_read: int = 0
+    values: dict[str, int] = msgspec.field(default_factory=dict)
+    """Values read that are new, by kind; event-level kinds (`graph`, `train_lineage`, ...) count as one value."""
+    repeated: int = 0
+    superseded: int = 0
+    """Values left out by `--on-restart latest`."""
+    filtered: int = 0
+    """Values left out by `--tags`."""
+    archived: int = 0
+    """Events whose exact form is kept in an archive beside the output."""
+    losses: list[LossCount] = msgspec.field(default_factory=list)
+    damaged: list[DamagedRange] = msgspec.field(default_factory=list)
+    incomplete: list[IncompleteTail] = msgspec.field(default_factory=list)
+    padding_bytes: int = 0
+    restarts: list[RestartMark] = msgspec.field(default_factory=list)
+    renamed_tags: list[RenamedTag] = msgspec.field(default_factory=list)
+    went_back: dict[str, int] = msgspec.field(default_factory=dict)
+    """How often a tag's step went back inside a file."""
+    problems: list[str] = msgspec.field(default_factory=list)
+    failed: str = ""
+    """The error that ended this run's conversion; empty when it went through."""
+
+
+class Report(msgspec.Struct):
+    """One call of `convert`."""
+
+    source: str
+    destination: str
+    to: str
+    runs: list[RunReport] = msgspec.field(default_factory=list)
+    unreadable: list[str] = msgspec.field(default_factory=list)
+    """Files and directories that could not be read at all, each with the reason."""
+    empty: list[str] = msgspec.field(default_factory=list)
+    """Event files without an event."""
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether damaged records or unreadable files were left out."""
+        return bool(self.unreadable) or any(run.damaged for run in self.runs)
+
+    @property
+    def has_losses(self) -> bool:
+        """Whether anything could not be represented in the target format."""
+        return any(run.losses for run in self.runs)
+
+    @property
+    def failures(self) -> list[RunReport]:
+        """The runs whose conversion ended with an error."""
+        return [run for run in self.runs if run.failed]
+
+
+class LossCounter:
+    """Adds up losses by kind, tag and reason."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, str, str]] = Counter()
+
+    def add(self, kind: str, tag: str, reason: str) -> None:
+        """Counts one loss."""
+        self._counts[kind, tag, reason] += 1
+
+    def rows(self) -> list[LossCount]:
+        """Returns the sums, ordered by kind and tag."""
+        return [LossCount(kind, tag, n, reason) for (kind, tag, reason), n in sorted(self._counts.items())]

@@ -1,0 +1,258 @@
+"""The conversion of one run: the loop over the pipe.
+
+Layer: logdir, archive, series, tensorboard_run, report < **run_conversion**.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from typing import Final, Literal
+
+import msgspec
+
+from ms_summary_bridge.archive import LINEAGE, make_decoder
+from ms_summary_bridge.errors import BridgeError, UsageError
+from ms_summary_bridge.event_file import EventFileReader
+from ms_summary_bridge.events import Event, FileVersion, Summary
+from ms_summary_bridge.formats import mindspore
+from ms_summary_bridge.logdir import LogFile, Run
+from ms_summary_bridge.records import Damage, Incomplete, Padding
+from ms_summary_bridge.report import DamagedRange, IncompleteTail, LossCounter, RenamedTag, RestartMark, RunReport
+from ms_summary_bridge.series import SeriesTable
+from ms_summary_bridge.state import RunState, identify, is_same_file
+from ms_summary_bridge.tensorboard_run import TensorBoardRun
+
+__all__ = ["ConvertOptions", "Progress", "RunTask", "compile_tags", "convert_run", "relative_path"]
+
+Progress = Callable[[int], None]
+"""Called now and then with the number of source bytes read since the last call."""
+
+_UNDECIDED: Final = 1000  # events of a later file that may wait for the first tag with a past
+_PROGRESS_BYTES: Final = 1 << 20
+
+
+class ConvertOptions(msgspec.Struct, frozen=True):
+    """What decides the output of a conversion."""
+
+    on_restart: Literal["mark", "latest"] = "mark"
+    """`mark` keeps every point and marks where a session begins; `latest` leaves out what a restart superseded."""
+    tags: str = ""
+    """Regular expression; values whose tag it is not found in are left out. Empty keeps all."""
+    keep_archive: bool = True
+    dry_run: bool = False
+
+    def as_state(self) -> dict[str, str]:
+        """The options that a later conversion into the same destination must share."""
+        return {"on_restart": self.on_restart, "tags": self.tags, "archive": str(self.keep_archive).lower()}
+
+
+class RunTask(msgspec.Struct):
+    """One run to convert; picklable, so that another process can do it."""
+
+    run: Run
+    source: str
+    destination: str
+    options: ConvertOptions
+    state: RunState
+
+
+def relative_path(path: str, source: str) -> str:
+    """Returns a file's path below the source, the same wherever the source itself has been moved to."""
+    if "://" in source or os.path.isfile(source):
+        return path.removeprefix(source.rstrip("/") + "/") if path != source else os.path.basename(path)
+    return os.path.relpath(path, source)
+
+
+def compile_tags(tags: str) -> re.Pattern[str] | None:
+    """Compiles `ConvertOptions.tags`.
+
+    Raises:
+        UsageError: It is no regular expression.
+    """
+    try:
+        return re.compile(tags) if tags else None
+    except re.error as error:
+        raise UsageError(f"--tags {tags!r} is no regular expression: {error}") from error
+
+
+def convert_run(task: RunTask, advance: Progress | None = None) -> tuple[RunReport, RunState]:
+    """Converts one MindSpore run to TensorBoard, from where its state says an earlier conversion ended.
+
+    Returns:
+        What was met, and the new state. An error of this run is in `RunReport.failed`; the state then speaks of
+        what was written before it, so the next conversion goes on from there.
+    """
+    report = RunReport(task.run.name, task.run.directory, task.destination)
+    before = msgspec.convert(msgspec.to_builtins(task.state), RunState)
+    conversion = _RunConversion(task, report, advance)
+    try:
+        conversion.convert()
+    except BridgeError as error:
+        report.failed = str(error)
+        return report, before
+    return report, conversion.state
+
+
+class _RunConversion:
+    """The loop over one run's files."""
+
+    def __init__(self, task: RunTask, report: RunReport, advance: Progress | None) -> None:
+        self.task = task
+        self.report = report
+        self.state = task.state
+        self._advance = advance
+        self._tags = compile_tags(task.options.tags)
+        self._series = SeriesTable(self.state.series)
+        self._losses = LossCounter()
+        self._sink = TensorBoardRun(
+            task.destination,
+            host=task.run.host,
+            state=self.state,
+            losses=self._losses,
+            keep_archive=task.options.keep_archive,
+            is_dry=task.options.dry_run,
+        )
+        self._cutoff: int | None = None  # `latest`: values at this step and above are superseded
+
+    def convert(self) -> None:
+        run = self.task.run
+        cutoffs = self._find_cutoffs() if self.task.options.on_restart == "latest" else {}
+        try:
+            for file in run.files:
+                self._cutoff = cutoffs.get(file.path)
+                self._convert_file(file, mindspore.FORMAT)
+            for file in run.lineage_files:
+                self._cutoff = None
+                self._convert_file(file, LINEAGE)
+            self.report.problems += [f"{path}: a graph file, which is not converted" for path in run.graph_files]
+        finally:
+            self._sink.close()
+        report = self.report
+        self.state.series = self._series.rows
+        report.outputs = [output.name for output in self.state.outputs]
+        report.archived = self._sink.archived
+        report.repeated = self._series.repeated
+        report.went_back = self._series.went_back
+        report.losses = self._losses.rows()
+        report.renamed_tags = [RenamedTag(*row) for row in self._sink.names.renamed]
+
+    def _convert_file(self, file: LogFile, source: str) -> None:
+        path = relative_path(file.path, self.task.source)
+        known = self.state.files.get(path)
+        is_replaced = known is not None and not is_same_file(file.path, file.size, known)
+        offset = known.offset if known is not None and not is_replaced else 0
+        if known is not None and not is_replaced and file.size == offset:
+            return
+        self.report.files.append(path)
+        others = [other.order for name, other in self.state.files.items() if name != path]
+        is_late = known is None and any(order > file.created for order in others)
+        if is_late:
+            self.report.problems.append(f"{path}: older than files converted before it; --force puts it in its place")
+        self._sink.begin_source(file.created)
+        if is_replaced:
+            self.report.problems.append(f"{path}: was replaced or cut since the last conversion, read from its start")
+            self._series.forget()
+            self._sink.begin_session()
+        may_restart = source == mindspore.FORMAT and known is None and bool(others) and not is_late
+        reader = EventFileReader(file.path, make_decoder(source), offset=offset)
+        with reader:
+            self._convert_events(reader, path, source, may_restart)
+        self.state.files[path] = identify(file.path, reader.offset, file.created)
+
+    def _convert_events(self, reader: EventFileReader, path: str, source: str, may_restart: bool) -> None:
+        report = self.report
+        waiting: list[Event] | None = [] if may_restart else None
+        reported = reader.offset
+        for item in reader:
+            if type(item) is Event:
+                report.events_read += 1
+                if waiting is None:
+                    self._put(item, source)
+                elif not isinstance(item.content, FileVersion):
+                    waiting.append(item)
+                    if self._is_decided(item, waiting, path):
+                        self._put_all(waiting, source)
+                        waiting = None
+            else:
+                self._note(item, path)
+            if self._advance is not None and reader.offset - reported > _PROGRESS_BYTES:
+                self._advance(reader.offset - reported)
+                reported = reader.offset
+        if waiting:
+            self._put_all(waiting, source)
+        if self._advance is not None:
+            self._advance(reader.offset - reported)
+
+    def _is_decided(self, event: Event, waiting: list[Event], path: str) -> bool:
+        """Finds out whether the file being read is a restart, as soon as its events say so."""
+        if isinstance(event.content, Summary):
+            is_restart = self._series.is_restart(event, event.content)
+            if is_restart:
+                self.report.restarts.append(RestartMark(path, event.step))
+                self._series.forget()
+                self._sink.begin_session(event.step)
+            if is_restart is not None:
+                return True
+        return len(waiting) >= _UNDECIDED
+
+    def _put_all(self, events: Iterable[Event], source: str) -> None:
+        for event in events:
+            self._put(event, source)
+
+    def _put(self, event: Event, source: str) -> None:
+        content = event.content
+        values = self.report.values
+        if type(content) is not Summary:
+            if not isinstance(content, FileVersion):
+                values[content.kind] = values.get(content.kind, 0) + 1
+                self._sink.write(event, source)
+            return
+        if self._tags is not None:
+            kept = tuple(tagged for tagged in content.values if self._tags.search(tagged.tag))
+            if len(kept) < len(content.values):
+                self.report.filtered += len(content.values) - len(kept)
+                content = Summary(kept)
+                event = Event(event.wall_time, event.step, content, event.format)
+                if not kept:
+                    return
+        if self._cutoff is not None and event.step >= self._cutoff:
+            self.report.superseded += len(content.values)
+            return
+        fresh = self._series.observe(event, content)
+        if fresh is not None:
+            for tagged in fresh.content.values:  # type: ignore[union-attr]
+                kind = tagged.value.kind
+                values[kind] = values.get(kind, 0) + 1
+            self._sink.write(fresh, source)
+
+    def _note(self, item: Event | Damage | Padding | Incomplete, path: str) -> None:
+        if isinstance(item, Damage):
+            self.report.damaged.append(DamagedRange(path, item.start, item.end, item.reason))
+        elif isinstance(item, Padding):
+            self.report.padding_bytes += item.end - item.start
+        elif isinstance(item, Incomplete):
+            self.report.incomplete.append(IncompleteTail(path, item.offset))
+
+    def _find_cutoffs(self) -> dict[str, int]:
+        """Reads the run once to find its restarts; returns for each file the lowest step at which a later one began."""
+        series = SeriesTable()
+        starts: list[tuple[int, int]] = []
+        files = self.task.run.files
+        for index, file in enumerate(files):
+            is_open = index > 0
+            with EventFileReader(file.path, make_decoder(mindspore.FORMAT)) as reader:
+                for item in reader:
+                    if isinstance(item, Event) and isinstance(item.content, Summary):
+                        if is_open and (verdict := series.is_restart(item, item.content)) is not None:
+                            is_open = False
+                            if verdict:
+                                starts.append((index, item.step))
+                                series.forget()
+                        series.observe(item, item.content)
+        return {
+            file.path: min(later)
+            for index, file in enumerate(files)
+            if (later := [step for start, step in starts if start > index])
+        }

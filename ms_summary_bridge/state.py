@@ -1,0 +1,168 @@
+"""State: what a destination already holds, so that converting again adds only what is new.
+
+Layer: series, logdir < **state**.
+
+One hidden JSON file at the top of the destination. It is written after the outputs it speaks of, by an atomic rename;
+so it may lag behind them after a crash, and the writers then compare what lies there with what they would write.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+
+from ms_summary_bridge.errors import LogdirError, UsageError
+from ms_summary_bridge.event_file import open_source
+from ms_summary_bridge.series import Series
+
+__all__ = ["STATE_NAME", "FileState", "RunState", "State", "identify", "is_same_file", "load_state", "locked", "save_state"]
+
+STATE_NAME: Final = ".ms_summary_bridge.json"
+_VERSION: Final = 1
+_HEAD_BYTES: Final = 4096
+_TAIL_BYTES: Final = 64
+
+
+class FileState(msgspec.Struct):
+    """How far one source file has been converted, and how to know it again."""
+
+    offset: int = 0
+    """Everything before this byte has been converted."""
+    head_bytes: int = 0
+    head: str = ""
+    """Hash of the first `head_bytes` bytes."""
+    tail: str = ""
+    """Hash of the last bytes before `offset`: a file that was replaced by a longer one differs here."""
+    order: int = 0
+    """Seconds in its name: a file found later with a smaller number was overlooked."""
+
+
+class OutputState(msgspec.Struct):
+    """One output file of ours."""
+
+    name: str
+    offset: int
+
+
+class RunState(msgspec.Struct):
+    """One run of the destination."""
+
+    files: dict[str, FileState] = msgspec.field(default_factory=dict)
+    """By path relative to the source."""
+    outputs: list[OutputState] = msgspec.field(default_factory=list)
+    """Event files in the order they were begun; the last one grows."""
+    archives: dict[str, int] = msgspec.field(default_factory=dict)
+    """Offsets of the archives, by source format."""
+    names: list[tuple[str, str, str, str]] = msgspec.field(default_factory=list)
+    """Names given to tags: `(tag, kind, suffix, name)`."""
+    series: list[tuple[str, str, Series]] = msgspec.field(default_factory=list)
+
+
+class State(msgspec.Struct):
+    """One destination."""
+
+    version: int = _VERSION
+    to: str = ""
+    source: str = ""
+    options: dict[str, str] = msgspec.field(default_factory=dict)
+    """The options that decide what the output holds."""
+    runs: dict[str, RunState] = msgspec.field(default_factory=dict)
+
+
+def load_state(destination: str) -> State:
+    """Reads the state of a destination; an empty one when there is none.
+
+    Raises:
+        LogdirError: The file cannot be read or is not ours.
+    """
+    path = os.path.join(destination, STATE_NAME)
+    try:
+        with open(path, "rb") as file:
+            state = msgspec.json.decode(file.read(), type=State)
+    except FileNotFoundError:
+        return State()
+    except OSError as error:
+        raise LogdirError(f"{path}: cannot be read: {error.strerror}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise LogdirError(f"{path}: damaged ({error}); start over with --force or another destination") from error
+    if state.version != _VERSION:
+        raise UsageError(f"{path}: written by another version of this program; start over with --force")
+    return state
+
+
+def save_state(destination: str, state: State) -> None:
+    """Writes the state so that a reader sees the old or the new one, never a part.
+
+    Raises:
+        LogdirError: It cannot be written.
+    """
+    path = os.path.join(destination, STATE_NAME)
+    temporary = f"{path}.{os.getpid()}"
+    try:
+        os.makedirs(destination, exist_ok=True)
+        with open(temporary, "wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(state), indent=1))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise LogdirError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+@contextmanager
+def locked(destination: str) -> Iterator[None]:
+    """Holds the destination for one conversion at a time; freed by the system when the process dies.
+
+    Raises:
+        LogdirError: Another conversion is writing there, or the directory cannot be made.
+    """
+    import fcntl
+
+    path = os.path.join(destination, STATE_NAME + ".lock")
+    try:
+        os.makedirs(destination, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise LogdirError(f"{destination}: cannot be written: {error.strerror}") from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise LogdirError(f"{destination}: another conversion is writing there") from None
+    finally:
+        os.close(handle)
+
+
+def identify(path: str, offset: int, order: int) -> FileState:
+    """Returns the state of a source file that has been converted up to `offset`.
+
+    Raises:
+        LogdirError: It cannot be read.
+    """
+    head_bytes = min(offset, _HEAD_BYTES)
+    head, tail = _hashes(path, head_bytes, offset)
+    return FileState(offset, head_bytes, head, tail, order)
+
+
+def is_same_file(path: str, size: int, known: FileState) -> bool:
+    """Whether a source file still is the one that was converted, at most grown."""
+    if size < known.offset:
+        return False
+    return (known.head, known.tail) == _hashes(path, known.head_bytes, known.offset)
+
+
+def _hashes(path: str, head_bytes: int, offset: int) -> tuple[str, str]:
+    try:
+        with open_source(path) as file:
+            head = file.read(head_bytes) if head_bytes else b""
+            start = max(0, offset - _TAIL_BYTES)
+            file.seek(start)
+            tail = file.read(offset - start) if offset else b""
+    except OSError as error:
+        raise LogdirError(f"{path}: cannot be read: {error.strerror or error}") from error
+    return (hashlib.blake2b(head, digest_size=16).hexdigest(), hashlib.blake2b(tail, digest_size=16).hexdigest())
