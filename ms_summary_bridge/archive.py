@@ -20,7 +20,15 @@ from ms_summary_bridge.events import Decoder, Encoder, Event, FileVersion
 from ms_summary_bridge.formats import mindspore, tensorboard
 from ms_summary_bridge.records import Damage, Incomplete, Padding
 
-__all__ = ["LINEAGE", "ArchiveWriter", "archive_name", "archive_sources", "make_decoder", "make_encoder", "read_archive"]
+__all__ = [
+    "LINEAGE",
+    "ArchiveWriter",
+    "archive_name",
+    "archive_sources",
+    "make_decoder",
+    "make_encoder",
+    "read_archive",
+]
 
 LINEAGE: Final = "mindspore_lineage"
 """Name of the format of lineage files: MindSpore's framing, other event fields."""
@@ -92,7 +100,8 @@ class ArchiveWriter:
 
     def _put(self, event: Event) -> None:
         payload = self._encoder.encode(event).payload
-        assert payload is not None and self._writer is not None  # same format: there is a place for everything
+        assert payload is not None  # same format: there is a place for everything
+        assert self._writer is not None
         self._writer.write(payload)
 
     def flush(self) -> None:

@@ -2,7 +2,7 @@
 
 Layer: everything < **cli**.
 
-Results go to stdout, talk and progress to stderr, `--json` is for programs. Exit codes are a contract, see `EXIT_CODES`.
+Results go to stdout, talk and progress to stderr, `--json` is for programs. Exit codes are a contract: `EXIT_CODES`.
 """
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ def convert(
     on_restart: Annotated[
         OnRestart,
         typer.Option(
-            help="When a training begins again at a step already seen: mark keeps every point and marks the new session, "
-            "so that TensorBoard shows the newest; latest leaves the superseded points out."
+            help="When a training begins again at a step already seen: mark keeps every point and marks the new "
+            "session, so that TensorBoard shows the newest; latest leaves the superseded points out."
         ),
     ] = OnRestart.mark,
     tags: Annotated[str, typer.Option(metavar="REGEX", help="Only tags in which this expression is found.")] = "",
@@ -158,8 +158,8 @@ def convert(
 ) -> int:
     """Convert MindSpore summaries to TensorBoard.
 
-    Converting again into the same DST adds only what is new. What the target cannot hold is named in the report and kept
-    in an archive beside the output, so nothing is lost in silence.
+    Converting again into the same DST adds only what is new. What the target cannot hold is named in the report and
+    kept in an archive beside the output, so nothing is lost in silence.
 
     Example: ms-summary-bridge convert ./summary_dir ./tensorboard_dir
     """

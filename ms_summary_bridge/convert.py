@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from multiprocessing import get_context
 from typing import Final
 
@@ -99,7 +99,7 @@ def direction_of(found: Logdir) -> str:
         UsageError: Both kinds are there, and neither is our twin of the other.
     """
     formats = {run.format for run in found.runs if run.role == "source"} or {run.format for run in found.runs}
-    targets = [target for target, format in _TARGETS.items() if format in formats]
+    targets = [target for target, source_format in _TARGETS.items() if source_format in formats]
     if len(targets) > 1:
         raise UsageError("MindSpore and TensorBoard files are both there: say --to tensorboard or --to mindinsight")
     return targets[0] if targets else "tensorboard"
@@ -159,10 +159,8 @@ def _remove_outputs(destination: str, state: State) -> None:
                 continue
             except OSError as error:
                 raise LogdirError(f"{directory}/{file}: cannot be removed: {error.strerror}") from error
-    try:
+    with suppress(FileNotFoundError):
         os.unlink(os.path.join(destination, STATE_NAME))
-    except FileNotFoundError:
-        pass
 
 
 def _make_tasks(

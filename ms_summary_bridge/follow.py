@@ -34,8 +34,8 @@ def follow_logdir(
 ) -> None:
     """Converts what is there, then what is added, until `stop` is set.
 
-    The pause between two rounds doubles from half a second to five while nothing new comes. A source that does not exist
-    yet, or holds no event yet, is waited for.
+    The pause between two rounds doubles from half a second to five while nothing new comes. A source that does not
+    exist yet, or holds no event yet, is waited for.
 
     Args:
         source: As for `convert_logdir`.

@@ -266,7 +266,8 @@ class RecordDecoder:
 
     def finish(self) -> list[Piece]:
         """Says that no more bytes will come, and returns what is left: at most whole records that stand behind a
-        torn one, then one `Incomplete`, `Damage` or `Padding`. The decoder can be fed no further."""
+        torn one, then one `Incomplete`, `Damage` or `Padding`. The decoder can be fed no further.
+        """
         pieces: list[Piece] = []
         cut: int | None = None  # where a whole header stands whose record is cut
         while self._held and (self._search is None or self._search.candidate is not None):

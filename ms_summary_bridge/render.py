@@ -44,7 +44,9 @@ def _rest(total: int) -> Iterator[RenderableType]:
 
 def _damage_lines(damaged: list[DamagedRange], incomplete: list[IncompleteTail]) -> Iterator[RenderableType]:
     for item in damaged[:_ROWS]:
-        where = f"{item.file}: bytes {item.start:,} to {item.end:,} ({item.end - item.start:,} bytes) hold no whole record"
+        where = (
+            f"{item.file}: bytes {item.start:,} to {item.end:,} ({item.end - item.start:,} bytes) hold no whole record"
+        )
         yield Text(f"  damaged     {where}: {item.reason}", style="red")
     yield from _rest(len(damaged))
     for tail in incomplete[:_ROWS]:
@@ -92,9 +94,13 @@ def _run_lines(run: RunReport) -> Iterator[RenderableType]:
     for mark in run.restarts:
         lines.append(Text(f"  restart     {mark.file} begins again at step {mark.step}"))
     for renamed in run.renamed_tags[:_ROWS]:
-        lines.append(Text(f"  renamed     {renamed.kind} {renamed.tag!r} is {renamed.name!r}: its tag is taken by another kind"))
+        lines.append(
+            Text(f"  renamed     {renamed.kind} {renamed.tag!r} is {renamed.name!r}: its tag is taken by another kind")
+        )
     for tag, count in list(run.went_back.items())[:_ROWS]:
-        lines.append(Text(f"  went back   {tag!r}: {_plural(count, 'time')} to a lower step inside a file; left as it is"))
+        lines.append(
+            Text(f"  went back   {tag!r}: {_plural(count, 'time')} to a lower step inside a file; left as it is")
+        )
     for loss in run.losses[:_ROWS]:
         name = f"{loss.kind} {loss.tag!r}" if loss.tag else loss.kind
         lines.append(Text(f"  not exact   {loss.count:,} x {name}: {loss.reason}", style="yellow"))
@@ -125,8 +131,11 @@ def render_inspection(report: InspectReport) -> Iterator[RenderableType]:
 def _inspected_run(run: RunInspection) -> Iterator[RenderableType]:
     rank = "" if run.rank is None else f", rank {run.rank}"
     role = {"source": "", "live": ", written by the callback", "convert": ", written by convert"}[run.role]
-    yield Text.assemble((run.run, "bold"), f"  {run.format}{role}{rank}, {_plural(len(run.files), 'file')}, "
-                        f"{run.bytes:,} bytes, {_plural(run.records, 'record')}, {', '.join(run.versions) or 'no version'}")
+    yield Text.assemble(
+        (run.run, "bold"),
+        f"  {run.format}{role}{rank}, {_plural(len(run.files), 'file')}, "
+        f"{run.bytes:,} bytes, {_plural(run.records, 'record')}, {', '.join(run.versions) or 'no version'}",
+    )
     if run.tags:
         first = min(tag.first_wall_time for tag in run.tags)
         last = max(tag.last_wall_time for tag in run.tags)
@@ -162,7 +171,9 @@ def render_verification(report: VerifyReport) -> Iterator[RenderableType]:
             yield Text(f"{name}: {len(run.differences)} of {run.series} series differ", style="bold red")
             table = _table("kind", "tag", "in A", "in B", "difference")
             for item in run.differences[:_ROWS]:
-                table.add_row(item.kind, escape(item.tag), f"{item.points_a:,}", f"{item.points_b:,}", escape(item.detail))
+                table.add_row(
+                    item.kind, escape(item.tag), f"{item.points_a:,}", f"{item.points_b:,}", escape(item.detail)
+                )
             yield table
             yield from _rest(len(run.differences))
     for side, names in (("A", report.only_a), ("B", report.only_b)):

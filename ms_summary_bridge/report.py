@@ -9,7 +9,16 @@ from collections import Counter
 
 import msgspec
 
-__all__ = ["DamagedRange", "IncompleteTail", "LossCount", "LossCounter", "RenamedTag", "Report", "RestartMark", "RunReport"]
+__all__ = [
+    "DamagedRange",
+    "IncompleteTail",
+    "LossCount",
+    "LossCounter",
+    "RenamedTag",
+    "Report",
+    "RestartMark",
+    "RunReport",
+]
 
 
 class LossCount(msgspec.Struct):

@@ -20,7 +20,17 @@ from ms_summary_bridge.errors import LogdirError, UsageError
 from ms_summary_bridge.event_file import open_source
 from ms_summary_bridge.series import Series
 
-__all__ = ["STATE_NAME", "FileState", "RunState", "State", "identify", "is_same_file", "load_state", "locked", "save_state"]
+__all__ = [
+    "STATE_NAME",
+    "FileState",
+    "RunState",
+    "State",
+    "identify",
+    "is_same_file",
+    "load_state",
+    "locked",
+    "save_state",
+]
 
 STATE_NAME: Final = ".ms_summary_bridge.json"
 _VERSION: Final = 1

@@ -71,7 +71,8 @@ class TensorBoardRun:
 
     def begin_session(self, step: int | None = None) -> None:
         """Says that a restart follows: the next event goes into a new file, which marks `step` as the session's start
-        (the step of that event when None)."""
+        (the step of that event when None).
+        """
         self._begins_new_file = True
         self._start_step = step
 

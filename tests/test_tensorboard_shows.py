@@ -26,13 +26,13 @@ def tags(client: TensorBoardClient, plugin: str, run: str, *names: str) -> dict[
 
 
 def points(client: TensorBoardClient, run: str, tag: str, *, count: int, plugin: str = "scalars") -> list[Any]:
-    return client.wait_json(
-        f"data/plugin/{plugin}/{plugin}", lambda rows: len(rows) >= count, run=run, tag=tag
-    )
+    return client.wait_json(f"data/plugin/{plugin}/{plugin}", lambda rows: len(rows) >= count, run=run, tag=tag)
 
 
 @both_loaders
-def test_every_kind_under_one_tag_is_shown(tmp_path: Path, tensorboard_server: TensorBoardServer, load_fast: bool) -> None:
+def test_every_kind_under_one_tag_is_shown(
+    tmp_path: Path, tensorboard_server: TensorBoardServer, load_fast: bool
+) -> None:
     kinds = [("w", scalar(0.5)), ("w", histogram([1, 0, 3], nan=2)), ("w", image()), ("w", tensor([1, 2, 3]))]
     write_summary(tmp_path / "ms" / "run", [event(step, *kinds) for step in (1, 2)])
     convert_logdir(str(tmp_path / "ms"), str(tmp_path / "tb"))
@@ -53,10 +53,14 @@ def test_every_kind_under_one_tag_is_shown(tmp_path: Path, tensorboard_server: T
 
 
 @both_loaders
-def test_a_restart_shows_the_newest_session(tmp_path: Path, tensorboard_server: TensorBoardServer, load_fast: bool) -> None:
-    first = [e for step in range(0, 10) for e in scalars("loss", [step]) + scalars("lr", [step])]
+def test_a_restart_shows_the_newest_session(
+    tmp_path: Path, tensorboard_server: TensorBoardServer, load_fast: bool
+) -> None:
+    first = [e for step in range(10) for e in scalars("loss", [step]) + scalars("lr", [step])]
     write_summary(tmp_path / "ms", first, seconds=1_700_000_000)
-    write_summary(tmp_path / "ms", scalars("loss", range(5, 15), offset=100, start=1_700_001_000), seconds=1_700_001_000)
+    write_summary(
+        tmp_path / "ms", scalars("loss", range(5, 15), offset=100, start=1_700_001_000), seconds=1_700_001_000
+    )
     report = convert_logdir(str(tmp_path / "ms"), str(tmp_path / "tb" / "run"))
     client = tensorboard_server(tmp_path / "tb", load_fast)
 
@@ -66,8 +70,10 @@ def test_a_restart_shows_the_newest_session(tmp_path: Path, tensorboard_server: 
 
 
 @both_loaders
-def test_a_continued_training_is_one_series(tmp_path: Path, tensorboard_server: TensorBoardServer, load_fast: bool) -> None:
-    write_summary(tmp_path / "ms", scalars("loss", range(0, 5)), seconds=1_700_000_000)
+def test_a_continued_training_is_one_series(
+    tmp_path: Path, tensorboard_server: TensorBoardServer, load_fast: bool
+) -> None:
+    write_summary(tmp_path / "ms", scalars("loss", range(5)), seconds=1_700_000_000)
     write_summary(tmp_path / "ms", scalars("loss", range(5, 9)), seconds=1_700_001_000)
     report = convert_logdir(str(tmp_path / "ms"), str(tmp_path / "tb" / "run"))
     client = tensorboard_server(tmp_path / "tb", load_fast)

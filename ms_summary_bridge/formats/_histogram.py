@@ -124,9 +124,7 @@ def encode_mindspore_histogram(histogram: Histogram) -> tuple[bytes, str]:
             loss = "counts that are not whole numbers were rounded"
         counts = rounded.astype(np.int64)
     out = bytearray()
-    for left, width, count in zip(
-        histogram.left.tolist(), histogram.widths.tolist(), counts.tolist(), strict=True
-    ):
+    for left, width, count in zip(histogram.left.tolist(), histogram.widths.tolist(), counts.tolist(), strict=True):
         number = wire.varint(count)
         out += b"\x0a" + wire.varint(19 + len(number)) + b"\x09" + wire.FLOAT64.pack(left) + b"\x11"
         out += wire.FLOAT64.pack(width) + b"\x18" + number

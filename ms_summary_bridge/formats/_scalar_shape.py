@@ -29,12 +29,12 @@ class ScalarShapes:
 
     Args:
         float_key: Key of the float field in this format's `Value`.
-        format: Name of the format, for the events made.
+        source_format: Name of the format, for the events made.
     """
 
-    def __init__(self, float_key: bytes, format: str) -> None:
+    def __init__(self, float_key: bytes, source_format: str) -> None:
         self._float_key = float_key
-        self._format = format
+        self._format = source_format
         self._tags: dict[bytes, str] = {}
 
     def decode(self, payload: bytes) -> Event | None:

@@ -278,7 +278,11 @@ def statistics_table(tensor: Tensor) -> str:
         matrix = array[(0,) * (array.ndim - 2)] if array.ndim > 2 else np.atleast_2d(array)
         part = matrix[:_TABLE_ROWS, :_TABLE_COLUMNS]
         place = f" at {[0] * (array.ndim - 2)}" if array.ndim > 2 else ""
-        lines += ["", f"First {part.shape[0]} x {part.shape[1]} of {matrix.shape[0]} x {matrix.shape[1]} elements{place}:", ""]
+        lines += [
+            "",
+            f"First {part.shape[0]} x {part.shape[1]} of {matrix.shape[0]} x {matrix.shape[1]} elements{place}:",
+            "",
+        ]
         lines += ["| | " + " | ".join(map(str, range(part.shape[1]))) + " |", "|---" * (part.shape[1] + 1) + "|"]
         lines += [f"| **{index}** | " + " | ".join(map(_short, row.tolist())) + " |" for index, row in enumerate(part)]
     return "\n".join(lines) + "\n"

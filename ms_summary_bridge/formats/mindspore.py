@@ -28,7 +28,12 @@ FILE_VERSION: Final = "MindSpore.Event:1"
 
 _WALL_TIME, _STEP, _VERSION, _SUMMARY = 0x09, 0x10, 0x1A, 0x2A
 _SUMMARY_FILE: Final = {0x22: "graph", 0x32: "explain"}
-_LINEAGE_FILE: Final = {0x32: "train_lineage", 0x3A: "evaluation_lineage", 0x4A: "dataset_graph", 0x52: "user_defined_info"}
+_LINEAGE_FILE: Final = {
+    0x32: "train_lineage",
+    0x3A: "evaluation_lineage",
+    0x4A: "dataset_graph",
+    0x52: "user_defined_info",
+}
 _UNPACK_DOUBLE: Final = struct.Struct("<d").unpack_from
 
 
@@ -86,7 +91,9 @@ class MindSporeDecoder:
             raise EventDecodeError(f"wall_time is {'missing' if wall_time is None else wall_time}")
         if content is None:
             content = Opaque(f"field {unknown}" if unknown else "empty event", payload)
-        if isinstance(content, Opaque) or (is_exact and not unknown and (step is None) == isinstance(content, FileVersion)):
+        if isinstance(content, Opaque) or (
+            is_exact and not unknown and (step is None) == isinstance(content, FileVersion)
+        ):
             return Event(wall_time, step or 0, content, FORMAT)
         return Event(wall_time, step or 0, content, FORMAT, payload)
 

@@ -301,7 +301,9 @@ class TensorBoardEncoder:
             return Encoded(out)
         if isinstance(content, SessionLog):
             return Encoded(head + wire.length_delimited(b"\x3a", _encode_session_log(content)))
-        return Encoded(None, (Loss(content.kind, "", f"TensorBoard has no place for a MindSpore {content.kind}"),), event)
+        return Encoded(
+            None, (Loss(content.kind, "", f"TensorBoard has no place for a MindSpore {content.kind}"),), event
+        )
 
     def _encode_summary(self, event: Event, summary: Summary, head: bytes, is_own: bool) -> Encoded:
         parts: list[bytes] = []
@@ -385,7 +387,9 @@ class TensorBoardEncoder:
         text = wire.length_delimited(b"\x42", statistics_table(value).encode())
         tensor = wire.length_delimited(b"\x42", b"\x08\x07\x12\x00" + text)  # DT_STRING, shape []
         origin = Origin(tag, derived=True, kind="tensor")
-        return wire.length_delimited(b"\x0a", name.encode()) + tensor + encode_metadata("text", DATA_CLASS_TENSOR, origin)
+        return (
+            wire.length_delimited(b"\x0a", name.encode()) + tensor + encode_metadata("text", DATA_CLASS_TENSOR, origin)
+        )
 
 
 def _tensor_value(name: str, rows: npt.NDArray[np.float64], origin: Origin) -> bytes:
