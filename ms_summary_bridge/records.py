@@ -265,8 +265,10 @@ class RecordDecoder:
         return self.feed(b"")
 
     def finish(self) -> list[Piece]:
-        """Says that no more bytes will come, and returns what is left: at most whole records that stand behind a
-        torn one, then one `Incomplete`, `Damage` or `Padding`. The decoder can be fed no further.
+        """Says that no more bytes will come, and returns what is left.
+
+        That is at most whole records that stand behind a torn one, then one `Incomplete`, `Damage` or `Padding`. The
+        decoder can be fed no further.
         """
         pieces: list[Piece] = []
         cut: int | None = None  # where a whole header stands whose record is cut
@@ -418,8 +420,7 @@ def _candidates(buffer: bytes, start: int, limit: int) -> Iterator[int]:
         first, end = run.span()
         if first - 4 >= last:
             return
-        for position in range(max(first - 4, start), min(first, end - 7, last)):
-            yield position
+        yield from range(max(first - 4, start), min(first, end - 7, last))
         tail = end - 8
         if first <= tail < last and buffer[end : end + 4] == _ZERO_LENGTH_CRC and tail >= start:
             yield tail

@@ -70,8 +70,10 @@ class TensorBoardRun:
         self._seconds = seconds
 
     def begin_session(self, step: int | None = None) -> None:
-        """Says that a restart follows: the next event goes into a new file, which marks `step` as the session's start
-        (the step of that event when None).
+        """Says that a restart follows: the next event goes into a new file.
+
+        Args:
+            step: What that file marks as the session's start; the step of the next event when None.
         """
         self._begins_new_file = True
         self._start_step = step
