@@ -92,7 +92,8 @@ def decode_mindspore_histogram(data: bytes, start: int, end: int) -> tuple[Histo
         pos_inf_count=numbers.get(3, 0),
         neg_inf_count=numbers.get(4, 0),
     )
-    return histogram, is_exact and len(numbers) == 4 and len(doubles) == 3
+    is_whole = len(numbers) == 4 and (len(doubles) == 3 or not (doubles or lefts))
+    return histogram, is_exact and is_whole
 
 
 def _decode_bucket(data: bytes, start: int, end: int) -> tuple[float, float, int, bool]:
@@ -130,12 +131,14 @@ def encode_mindspore_histogram(histogram: Histogram) -> tuple[bytes, str]:
         out += wire.FLOAT64.pack(width) + b"\x18" + number
     out += b"\x10" + wire.varint(histogram.nan_count) + b"\x18" + wire.varint(histogram.pos_inf_count)
     out += b"\x20" + wire.varint(histogram.neg_inf_count)
-    low, high = _range(histogram)
-    out += wire.fixed64(b"\x29", high) + wire.fixed64(b"\x31", low)
     total = histogram.total
     if total is None:
         total = int(counts.sum()) + histogram.nan_count + histogram.pos_inf_count + histogram.neg_inf_count
-    out += wire.fixed64(b"\x39", _sum(histogram)) + b"\x40" + wire.varint(int(total))
+    # Without a finite element MindSpore leaves the range and the sum out.
+    if counts.size or (histogram.min, histogram.max, histogram.sum) != (None, None, None):
+        low, high = _range(histogram)
+        out += wire.fixed64(b"\x29", high) + wire.fixed64(b"\x31", low) + wire.fixed64(b"\x39", _sum(histogram))
+    out += b"\x40" + wire.varint(int(total))
     return bytes(out), loss
 
 
