@@ -1,0 +1,105 @@
+"""Packaging of ms_summary_bridge. The settings of the tools are in pyproject.toml."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).resolve().parent
+
+
+def read_version() -> str:
+    """Returns the version without importing the package: its dependencies may not be installed yet."""
+    text = (ROOT / "ms_summary_bridge" / "_version.py").read_text(encoding="utf-8")
+    match = re.search(r'^__version__ = "([^"]+)"$', text, re.MULTILINE)
+    if match is None:
+        raise SystemExit('ms_summary_bridge/_version.py has no line __version__ = "..."')
+    return match[1]
+
+
+def read_readme() -> str:
+    """Returns the README, or nothing where only the package was copied."""
+    readme = ROOT / "README.md"
+    return readme.read_text(encoding="utf-8") if readme.is_file() else ""
+
+
+# What the converter half needs. MindSpore up to 2.9 wants protobuf 3.20.3, 2.10 wants 7.34 and later, so there is no
+# upper bound: formats/protos.py works with all of them.
+CORE = [
+    "numpy>=1.23",
+    "protobuf>=3.20.3",
+    "crc32c>=2.3",
+    "tensorboardX>=2.6.2",
+    "pillow>=9.1",
+    "pyyaml>=6.0",
+    "msgspec>=0.18.6",
+    "typer>=0.12",
+    "rich>=13.0",
+    "psutil>=5.9",
+    "fsspec>=2023.1.0",
+]
+
+TENSORBOARD = ["tensorboard>=2.20"]
+PARQUET = ["pyarrow>=14.0"]
+DASK = ["distributed>=2023.5.0"]
+
+EXTRAS = {
+    "mindspore": ["mindspore>=2.7", "numpy<2"],
+    "mindformers": ["mindformers>=1.5", "mindspore>=2.7", "numpy<2"],
+    "tensorboard": TENSORBOARD,
+    "parquet": PARQUET,
+    "dask": DASK,
+    "wandb": ["wandb>=0.16"],
+    "test": [
+        *TENSORBOARD,
+        *PARQUET,
+        *DASK,
+        "pytest>=8.0",
+        "pytest-timeout>=2.3",
+        "pytest-xdist>=3.5",
+        "hypothesis>=6.100",
+        "grpcio-tools>=1.60",
+        "mypy>=1.11",
+        "ruff>=0.9",
+        "types-PyYAML",
+        "types-protobuf",
+        "types-psutil",
+    ],
+}
+
+setup(
+    name="ms_summary_bridge",
+    version=read_version(),
+    description="Two-way converter between MindSpore summary files and TensorBoard event files, with a callback "
+    "and a monitor for training",
+    long_description=read_readme(),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    keywords=["mindspore", "mindinsight", "tensorboard", "summary", "monitoring"],
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
+    ],
+    python_requires=">=3.10",
+    packages=find_packages(include=["ms_summary_bridge", "ms_summary_bridge.*"]),
+    package_data={"ms_summary_bridge": ["py.typed", "formats/*.binpb"]},
+    install_requires=CORE,
+    extras_require=EXTRAS,
+    entry_points={
+        "console_scripts": [
+            "ms-summary-bridge = ms_summary_bridge.cli:main",
+            "msb = ms_summary_bridge.cli:main",
+        ],
+    },
+)
