@@ -77,7 +77,10 @@ def open_source(path: Path) -> BinaryIO:
         from fsspec.core import url_to_fs  # here, as most callers read local files and need not wait for its import
 
         filesystem, inner = url_to_fs(path)
-        return cast(BinaryIO, filesystem.open(inner, "rb"))
+        source = filesystem.open(inner, "rb")
+        with contextlib.suppress(AttributeError):
+            source.fs = filesystem  # one for archives closes what it opened when nobody holds it any longer
+        return cast(BinaryIO, source)
     except OSError as error:
         raise _failure(path, "opened", error) from error
     except ImportError as error:
@@ -354,8 +357,13 @@ class RecordWriter:
 
     def _create(self) -> int:
         self._file_end = 0
+        directory = os.path.dirname(self.path) or "."
         try:
-            os.makedirs(os.path.dirname(self.path) or ".", exist_ok=True)
+            os.makedirs(directory, exist_ok=True)
+        except OSError as error:
+            # Not as the cause: a file where a directory should be is no name that is taken, see create_unique.
+            raise _failure(directory, "created", error) from None
+        try:
             return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         except FileExistsError as error:
             raise LogdirError(f"{self.path}: exists and would be overwritten") from error
