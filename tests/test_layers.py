@@ -39,6 +39,7 @@ LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 SIDEWAYS = {
     ("archive", "event_file"),
     ("follow", "convert"),
+    ("logdir", "event_file"),
 }
 
 # Which modules may import a foreign package: rooms, or modules of a room.
