@@ -110,6 +110,8 @@ def fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int
                 length, position = read_varint(data, position, end)
             stop = position + length
         elif wire_type == VARINT:
+            if key < 8:
+                raise EventDecodeError(f"the message is malformed: field 0 at byte {position}")
             value, position = read_varint(data, position, end)
             yield key, value, position
             continue
