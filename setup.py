@@ -42,7 +42,8 @@ CORE = [
 ]
 
 TENSORBOARD = ["tensorboard>=2.20"]
-PARQUET = ["pyarrow>=14.0"]
+# pyarrow 26 refuses numpy 1, which MindSpore needs, and does not say so in its requirements.
+PARQUET = ["pyarrow>=14.0,<26"]
 DASK = ["distributed>=2023.5.0"]
 
 EXTRAS = {
