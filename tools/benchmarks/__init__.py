@@ -1,0 +1,1 @@
+"""Benchmarks, started by tools/bench."""

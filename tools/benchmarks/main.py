@@ -1,0 +1,31 @@
+"""The command line of tools/bench."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from benchmarks import convert, memory
+
+SUBCOMMANDS = (convert, memory)
+"""Each module has `NAME`, a docstring, `add_arguments(parser)` and `run(arguments) -> int`."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one benchmark; returns the exit code: 0 measured and within its targets, 1 a target is missed."""
+    parser = argparse.ArgumentParser(prog="bench", description="Measures the converter.")
+    subparsers = parser.add_subparsers(required=True, metavar="BENCHMARK")
+    for module in SUBCOMMANDS:
+        text = (module.__doc__ or "").strip()
+        subparser = subparsers.add_parser(
+            module.NAME,
+            help=text.splitlines()[0],
+            description=text,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(subparser)
+        subparser.add_argument("--json", action="store_true", help="print the results as JSON and nothing else")
+        subparser.set_defaults(run=module.run)
+    arguments = parser.parse_args(argv)
+    code: int = arguments.run(arguments)
+    return code
