@@ -10,7 +10,6 @@ from datetime import datetime, timezone
 from typing import Final
 
 from rich.console import RenderableType
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -18,9 +17,24 @@ from ms_summary_bridge.inspect import InspectReport, RunInspection
 from ms_summary_bridge.report import DamagedRange, IncompleteTail, Report, RunReport
 from ms_summary_bridge.verify import VerifyReport
 
-__all__ = ["render_inspection", "render_report", "render_verification"]
+__all__ = ["printable", "render_inspection", "render_report", "render_verification"]
 
 _ROWS: Final = 20  # rows of a long list that are shown; --json and --report have all of them
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Returns text that a terminal shows as it is: control characters, lone surrogates and the like are escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
+
+
+def _line(text: str, style: str = "") -> Text:
+    return Text(printable(text), style)
+
+
+def _cell(text: str) -> Text:
+    return Text(printable(text))
 
 
 def _plural(count: int, noun: str) -> str:
@@ -39,7 +53,7 @@ _NUMBERS: Final = frozenset({"points", "first step", "last step", "count", "even
 
 def _rest(total: int) -> Iterator[RenderableType]:
     if total > _ROWS:
-        yield Text(f"  ... and {total - _ROWS:,} more", style="dim")
+        yield _line(f"  ... and {total - _ROWS:,} more", style="dim")
 
 
 def _damage_lines(damaged: list[DamagedRange], incomplete: list[IncompleteTail]) -> Iterator[RenderableType]:
@@ -47,10 +61,10 @@ def _damage_lines(damaged: list[DamagedRange], incomplete: list[IncompleteTail])
         where = (
             f"{item.file}: bytes {item.start:,} to {item.end:,} ({item.end - item.start:,} bytes) hold no whole record"
         )
-        yield Text(f"  damaged     {where}: {item.reason}", style="red")
+        yield _line(f"  damaged     {where}: {item.reason}", style="red")
     yield from _rest(len(damaged))
     for tail in incomplete[:_ROWS]:
-        yield Text(f"  incomplete  {tail.file}: ends inside a record at byte {tail.offset:,}; going on there next time")
+        yield _line(f"  incomplete  {tail.file}: ends inside a record at byte {tail.offset:,}; going on there next time")
     yield from _rest(len(incomplete))
 
 
@@ -61,58 +75,60 @@ def render_report(report: Report, *, is_dry: bool = False) -> Iterator[Renderabl
     for run in report.runs[:_ROWS]:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(run.values.items()))
         table.add_row(
-            escape(run.run),
+            _cell(run.run),
             f"{run.events_read:,}",
             f"{sum(run.values.values()):,}",
             kinds or ("failed" if run.failed else "nothing new"),
-            escape(run.destination),
+            _cell(run.destination),
         )
     if report.runs:
         yield table
     yield from _rest(len(report.runs))
-    for run in report.runs[:_ROWS]:
+    troubled = [run for run in report.runs if run.failed or run.damaged]
+    for run in troubled[:_ROWS] or report.runs[:_ROWS] if len(report.runs) > _ROWS else report.runs:
         yield from _run_lines(run)
+    yield from _rest(len(troubled))
     for line in report.unreadable[:_ROWS]:
-        yield Text(f"not read: {line}", style="red")
+        yield _line(f"not read: {line}", style="red")
     yield from _rest(len(report.unreadable))
     if report.empty:
-        yield Text(f"{_plural(len(report.empty), 'file')} without an event passed over")
+        yield _line(f"{_plural(len(report.empty), 'file')} without an event passed over")
     values = sum(sum(run.values.values()) for run in report.runs)
-    yield Text(f"{_plural(len(report.runs), 'run')}, {_plural(values, 'value')} {verb} to {report.to}", style="bold")
+    yield _line(f"{_plural(len(report.runs), 'run')}, {_plural(values, 'value')} {verb} to {report.to}", style="bold")
 
 
 def _run_lines(run: RunReport) -> Iterator[RenderableType]:
     lines: list[RenderableType] = []
     if run.failed:
-        lines.append(Text(f"  failed      {run.failed}", style="red"))
+        lines.append(_line(f"  failed      {run.failed}", style="red"))
     if run.repeated:
-        lines.append(Text(f"  repeated    {_plural(run.repeated, 'value')} written once"))
+        lines.append(_line(f"  repeated    {_plural(run.repeated, 'value')} written once"))
     if run.filtered:
-        lines.append(Text(f"  left out    {_plural(run.filtered, 'value')} by --tags"))
+        lines.append(_line(f"  left out    {_plural(run.filtered, 'value')} by --tags"))
     if run.superseded:
-        lines.append(Text(f"  superseded  {_plural(run.superseded, 'value')} left out by --on-restart latest"))
+        lines.append(_line(f"  superseded  {_plural(run.superseded, 'value')} left out by --on-restart latest"))
     for mark in run.restarts:
-        lines.append(Text(f"  restart     {mark.file} begins again at step {mark.step}"))
+        lines.append(_line(f"  restart     {mark.file} begins again at step {mark.step}"))
     for renamed in run.renamed_tags[:_ROWS]:
         lines.append(
-            Text(f"  renamed     {renamed.kind} {renamed.tag!r} is {renamed.name!r}: its tag is taken by another kind")
+            _line(f"  renamed     {renamed.kind} {renamed.tag!r} is {renamed.name!r}: its tag is taken by another kind")
         )
     for tag, count in list(run.went_back.items())[:_ROWS]:
         lines.append(
-            Text(f"  went back   {tag!r}: {_plural(count, 'time')} to a lower step inside a file; left as it is")
+            _line(f"  went back   {tag!r}: {_plural(count, 'time')} to a lower step inside a file; left as it is")
         )
     for loss in run.losses[:_ROWS]:
         name = f"{loss.kind} {loss.tag!r}" if loss.tag else loss.kind
-        lines.append(Text(f"  not exact   {loss.count:,} x {name}: {loss.reason}", style="yellow"))
+        lines.append(_line(f"  not exact   {loss.count:,} x {name}: {loss.reason}", style="yellow"))
     lines.extend(_rest(len(run.losses)))
     if run.archived:
-        lines.append(Text(f"  archived    the original of {_plural(run.archived, 'event')} is kept beside the output"))
+        lines.append(_line(f"  archived    the original of {_plural(run.archived, 'event')} is kept beside the output"))
     lines.extend(_damage_lines(run.damaged, run.incomplete))
     if run.padding_bytes:
-        lines.append(Text(f"  padding     {run.padding_bytes:,} zero bytes passed over"))
-    lines += [Text(f"  note        {problem}", style="yellow") for problem in run.problems[:_ROWS]]
+        lines.append(_line(f"  padding     {run.padding_bytes:,} zero bytes passed over"))
+    lines += [_line(f"  note        {problem}", style="yellow") for problem in run.problems[:_ROWS]]
     if lines:
-        yield Text(run.run, style="bold")
+        yield _line(run.run, style="bold")
         yield from lines
 
 
@@ -121,39 +137,39 @@ def render_inspection(report: InspectReport) -> Iterator[RenderableType]:
     for run in report.runs:
         yield from _inspected_run(run)
     for line in report.unreadable[:_ROWS]:
-        yield Text(f"not read: {line}", style="red")
+        yield _line(f"not read: {line}", style="red")
     yield from _rest(len(report.unreadable))
     if report.empty:
-        yield Text(f"{_plural(len(report.empty), 'file')} without an event")
-    yield Text(_plural(len(report.runs), "run"), style="bold")
+        yield _line(f"{_plural(len(report.empty), 'file')} without an event")
+    yield _line(_plural(len(report.runs), "run"), style="bold")
 
 
 def _inspected_run(run: RunInspection) -> Iterator[RenderableType]:
     rank = "" if run.rank is None else f", rank {run.rank}"
     role = {"source": "", "live": ", written by the callback", "convert": ", written by convert"}[run.role]
     yield Text.assemble(
-        (run.run, "bold"),
+        (printable(run.run), "bold"),
         f"  {run.format}{role}{rank}, {_plural(len(run.files), 'file')}, "
-        f"{run.bytes:,} bytes, {_plural(run.records, 'record')}, {', '.join(run.versions) or 'no version'}",
+        f"{run.bytes:,} bytes, {_plural(run.records, 'record')}, {printable(', '.join(run.versions)) or 'no version'}",
     )
     if run.tags:
         first = min(tag.first_wall_time for tag in run.tags)
         last = max(tag.last_wall_time for tag in run.tags)
-        yield Text(f"  {_time(first)} to {_time(last)}")
+        yield _line(f"  {_time(first)} to {_time(last)}")
     table = _table("kind", "tag", "points", "first step", "last step")
     for tag in run.tags[: 2 * _ROWS]:
-        table.add_row(tag.kind, escape(tag.tag), f"{tag.points:,}", str(tag.first_step), str(tag.last_step))
+        table.add_row(tag.kind, _cell(tag.tag), f"{tag.points:,}", str(tag.first_step), str(tag.last_step))
     yield table
     if len(run.tags) > 2 * _ROWS:
-        yield Text(f"  ... and {len(run.tags) - 2 * _ROWS:,} more tags (--json shows all)", style="dim")
+        yield _line(f"  ... and {len(run.tags) - 2 * _ROWS:,} more tags (--json shows all)", style="dim")
     if run.derived:
-        yield Text(f"  {_plural(run.derived, 'value')} beside them computed by the conversion")
+        yield _line(f"  {_plural(run.derived, 'value')} beside them computed by the conversion")
     for twin in run.twins:
-        yield Text(f"  beside it our own TensorBoard output ({twin}), the same data")
+        yield _line(f"  beside it our own TensorBoard output ({twin}), the same data")
     yield from _damage_lines(run.damaged, run.incomplete)
     if run.padding_bytes:
-        yield Text(f"  padding     {run.padding_bytes:,} zero bytes")
-    yield Text("")
+        yield _line(f"  padding     {run.padding_bytes:,} zero bytes")
+    yield _line("")
 
 
 def _time(wall_time: float) -> str:
@@ -168,24 +184,27 @@ def render_verification(report: VerifyReport) -> Iterator[RenderableType]:
     for run in report.runs:
         if run.differences:
             name = run.run_a if run.run_a == run.run_b else f"{run.run_a} and {run.run_b}"
-            yield Text(f"{name}: {len(run.differences)} of {run.series} series differ", style="bold red")
+            yield _line(f"{name}: {len(run.differences)} of {run.series} series differ", style="bold red")
             table = _table("kind", "tag", "in A", "in B", "difference")
             for item in run.differences[:_ROWS]:
                 table.add_row(
-                    item.kind, escape(item.tag), f"{item.points_a:,}", f"{item.points_b:,}", escape(item.detail)
+                    item.kind, _cell(item.tag), f"{item.points_a:,}", f"{item.points_b:,}", _cell(item.detail)
                 )
             yield table
             yield from _rest(len(run.differences))
     for side, names in (("A", report.only_a), ("B", report.only_b)):
         for name in names[:_ROWS]:
-            yield Text(f"run {name} is only in {side}", style="red")
+            yield _line(f"run {name} is only in {side}", style="red")
         yield from _rest(len(names))
     yield from _damage_lines(report.damaged, report.incomplete)
     for line in report.unreadable[:_ROWS]:
-        yield Text(f"not read: {line}", style="red")
+        yield _line(f"not read: {line}", style="red")
+    skipped = sum(run.not_compared for run in report.runs)
+    if skipped:
+        yield Text(f"not compared: {_plural(skipped, 'point')} of kinds that a live TensorBoard file does not hold")
     points = sum(run.points for run in report.runs)
     runs = _plural(len(report.runs), "run")
     if report.is_equal:
-        yield Text(f"equal: {runs}, {_plural(points, 'point')}", style="bold green")
+        yield _line(f"equal: {runs}, {_plural(points, 'point')}", style="bold green")
     else:
-        yield Text(f"different: {runs} compared, {_plural(points, 'point')} equal", style="bold red")
+        yield _line(f"different: {runs} compared, {_plural(points, 'point')} equal", style="bold red")

@@ -9,6 +9,7 @@ hash, so memory grows with the number of tags, not of points; only series that d
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import struct
@@ -16,14 +17,18 @@ from typing import Final
 
 import msgspec
 
-from ms_summary_bridge.errors import NoEventsError
+from ms_summary_bridge.errors import BridgeError, NoEventsError
 from ms_summary_bridge.logdir import Run, discover
 from ms_summary_bridge.report import DamagedRange, IncompleteTail
+from ms_summary_bridge.run_conversion import relative_path
 from ms_summary_bridge.run_points import Point, RunReading, read_points
+from ms_summary_bridge.values import Histogram, Image, Scalar
+from ms_summary_bridge.state import load_state
 
 __all__ = ["Difference", "RunComparison", "VerifyReport", "verify_logdirs"]
 
 _EXPLAINED: Final = 20  # differing series for which the first difference is looked up
+_HELD_LIVE: Final = frozenset({Scalar.kind, Histogram.kind, Image.kind})
 _POINT: Final = struct.Struct("<qd")
 
 _Key = tuple[str, str]  # kind, tag
@@ -49,6 +54,8 @@ class RunComparison(msgspec.Struct):
     points: int
     """Points that are equal on both sides."""
     differences: list[Difference]
+    not_compared: int = 0
+    """Points of kinds that a live TensorBoard file does not hold: they are in the MindSpore file beside it."""
 
 
 class VerifyReport(msgspec.Struct):
@@ -96,7 +103,7 @@ class _Series:
 def verify_logdirs(a: str, b: str) -> VerifyReport:
     """Compares every run below `a` with its counterpart below `b`.
 
-    Runs are matched by name; when each side has one run, these two are compared whatever they are called. When both
+    Runs are matched by name, or by the name that the conversion to the other side gave them; when each side has one run, these two are compared whatever they are called. When both
     arguments are the same directory, its source files are compared with the files this package made beside them.
 
     Raises:
@@ -115,23 +122,41 @@ def verify_logdirs(a: str, b: str) -> VerifyReport:
     if len(runs_a) == 1 and len(runs_b) == 1:
         pairs = [(runs_a[0], runs_b[0])]
     else:
-        by_name = {run.name: run for run in runs_b}
-        pairs = [(run, by_name.pop(run.name)) for run in runs_a if run.name in by_name]
+        names_a, names_b = _names(runs_a, a, b), _names(runs_b, b, a)
+        by_name = dict(zip(names_b, runs_b, strict=True))
+        pairs = [(run, by_name.pop(name)) for run, name in zip(runs_a, names_a, strict=True) if name in by_name]
         paired = {run.name for run, _ in pairs}
         report.only_a = [run.name for run in runs_a if run.name not in paired]
-        report.only_b = sorted(by_name)
+        report.only_b = sorted(run.name for run in by_name.values())
     for run_a, run_b in pairs:
         report.runs.append(_compare(run_a, run_b, report))
     return report
+
+
+def _names(runs: list[Run], source: str, other: str) -> list[str]:
+    """Returns the names by which to look for runs in `other`: those a conversion gave them, if it is one of them."""
+    owners: dict[str, str] = {}
+    if "://" not in other:
+        with contextlib.suppress(BridgeError):
+            owners = {file: name for name, run in load_state(other).runs.items() for file in run.files}
+    names: list[str] = []
+    for run in runs:
+        known = [owners.get(relative_path(file.path, source)) for file in (*run.files, *run.lineage_files)]
+        name = next((name for name in known if name is not None), run.name)
+        names.append(name if name not in names else run.name)
+    return names
 
 
 def _compare(run_a: Run, run_b: Run, report: VerifyReport) -> RunComparison:
     series_a, series_b = _digests(run_a, report), _digests(run_b, report)
     comparison = RunComparison(run_a.name, run_b.name, len(series_a.keys() | series_b.keys()), 0, [])
     differing: list[_Key] = []
+    is_live = "live" in (run_a.role, run_b.role)
     for key in sorted(series_a.keys() | series_b.keys()):
         one, other = series_a.get(key), series_b.get(key)
-        if one is not None and other is not None and one.digest() == other.digest():
+        if is_live and key[0] not in _HELD_LIVE and (one is None or other is None):
+            comparison.not_compared += sum(series.points for series in (one, other) if series is not None)
+        elif one is not None and other is not None and one.digest() == other.digest():
             comparison.points += one.points
         else:
             differing.append(key)

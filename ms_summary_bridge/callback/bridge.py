@@ -1,0 +1,582 @@
+"""SummaryBridge: one callback in the place of SummaryCollector, for both viewers.
+
+Layer: callback.session, callback.collector, callback.measures < **callback.bridge**. Imports mindspore.
+
+Here is *when* to collect; what and how are in the modules below. Nothing of ours may stop or slow a training: every
+call from MindSpore is guarded, and says once what went wrong.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import mindspore
+import numpy as np
+from mindspore.train.callback import Callback, SummaryCollector
+
+from ms_summary_bridge.callback.arguments import as_batch, as_step
+from ms_summary_bridge.callback.clock import StepClock
+from ms_summary_bridge.callback.collector import StockCollector, has_seam
+from ms_summary_bridge.callback.fallback import Fallback
+from ms_summary_bridge.callback.measures import (
+    device_memory,
+    find_optimizer,
+    learning_rates,
+    read_outputs,
+    to_array,
+    to_number,
+)
+from ms_summary_bridge.callback.session import Session
+from ms_summary_bridge.errors import InvalidValueError, UsageError
+
+if TYPE_CHECKING:
+    from ms_summary_bridge.callback.tensorboardx import BridgeSummaryWriter
+
+__all__ = ["SummaryBridge"]
+
+_LOG: Final = logging.getLogger("ms_summary_bridge")
+_CLOSE_SECS: Final = 600.0  # as long as a slow disk may need for what waits at the end of a training
+_FIRST_PARAMETERS: Final = 5  # histograms without histogram_regular, as SummaryCollector
+_QUEUE_BYTES: Final = 512 << 20
+
+_Hook = TypeVar("_Hook", bound=Callable[..., None])
+
+
+def _guarded(hook: _Hook) -> _Hook:
+    """A fault in one of our hooks is logged once for each kind; it never reaches the training."""
+
+    @functools.wraps(hook)
+    def call(self: SummaryBridge, run_context: Any) -> None:
+        if not self._is_ours():
+            return
+        try:
+            hook(self, run_context)
+        except UsageError:
+            raise  # a wrong set of callbacks: told before the first step
+        except Exception as error:
+            self._warn(
+                f"{hook.__name__} {type(error).__name__}", f"{hook.__name__} failed, training goes on: {error!r}"
+            )
+
+    return call  # type: ignore[return-value]
+
+
+class SummaryBridge(Callback):
+    """Writes MindInsight summary files and TensorBoard event files while a model trains.
+
+    It takes every argument of `mindspore.train.SummaryCollector` under the same name and with the same meaning, except
+    where noted, and replaces it: the two cannot be used together.
+
+    Args:
+        summary_dir: Directory for MindSpore's summary files. In distributed training each rank writes to
+            `rank_<n>` below it, because both viewers take a directory for one run.
+        tensorboard_dir: Directory for the TensorBoard file; `summary_dir` when None.
+        collect_freq: Collect at the first step that reaches each multiple of this. Steps are counted in data sink mode
+            too (SummaryCollector counts epochs there).
+        num_process: Taken for compatibility; one writer process is used whatever it says.
+        collect_specified_data: As for SummaryCollector, but that `collect_landscape` is off unless it is given:
+            it saves 19 checkpoints by default.
+        keep_default_action: As for SummaryCollector.
+        custom_lineage_data: As for SummaryCollector.
+        collect_tensor_freq: As for SummaryCollector.
+        max_file_size: Bytes after which both files are continued in a new one (SummaryCollector drops what follows).
+        export_options: As for SummaryCollector.
+        collect_graph: Switch for `collect_graph` and `collect_dataset_graph`; None leaves them as they are.
+        collect_trainable_params: True for histograms of all trainable parameters, False for none; None for the first
+            five, or as `histogram_regular` says.
+        collect_loss: Switch for `collect_metric`.
+        collect_lr: Record learning rates, step time, samples per second, loss scale, gradient norm and device memory.
+        collect_landmark: Record milestones as text in TensorBoard.
+        flush_secs: Longest time in seconds until a collected value can be read by others.
+        queue_bytes: Most memory in bytes for values that wait to be written. Beyond it, arrays are dropped and counted.
+
+    Raises:
+        ValueError: An argument that SummaryCollector refuses.
+        TypeError: As SummaryCollector.
+
+    Example:
+        `model.train(10, dataset, callbacks=[SummaryBridge("./summary_dir")])`
+    """
+
+    def __init__(
+        self,
+        summary_dir: str,
+        tensorboard_dir: str | None = None,
+        collect_freq: int = 10,
+        num_process: int = 32,
+        collect_specified_data: dict[str, Any] | None = None,
+        keep_default_action: bool = True,
+        custom_lineage_data: dict[str, Any] | None = None,
+        collect_tensor_freq: int | None = None,
+        max_file_size: int | None = None,
+        export_options: dict[str, str | None] | None = None,
+        *,
+        collect_graph: bool | None = None,
+        collect_trainable_params: bool | None = None,
+        collect_loss: bool | None = None,
+        collect_lr: bool = True,
+        collect_landmark: bool = True,
+        flush_secs: float = 5.0,
+        queue_bytes: int = _QUEUE_BYTES,
+    ) -> None:
+        super().__init__()
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._warned: set[str] = set()
+        self._summary_dir = os.path.abspath(os.path.expanduser(os.fspath(summary_dir)))
+        board = summary_dir if tensorboard_dir is None else tensorboard_dir
+        self._tensorboard_dir = os.path.abspath(os.path.expanduser(os.fspath(board)))
+        if not 0 < flush_secs < float("inf"):
+            raise InvalidValueError(f"flush_secs is a positive number of seconds, got {flush_secs!r}")
+        self._max_file_size = max_file_size
+        self._flush_secs = float(flush_secs)
+        self._queue_bytes = queue_bytes
+        self._collects_lr = collect_lr
+        self._collects_landmark = collect_landmark
+        specified = _specified(
+            collect_specified_data, keep_default_action, collect_graph, collect_trainable_params, collect_loss
+        )
+        self._collector = self._make_collector(
+            collect_freq=collect_freq,
+            num_process=num_process,
+            collect_specified_data=specified,
+            keep_default_action=keep_default_action,
+            custom_lineage_data=custom_lineage_data,
+            collect_tensor_freq=collect_tensor_freq,
+            max_file_size=max_file_size,
+            export_options=export_options,
+        )
+        self._collects_histograms = collect_trainable_params is not False
+        self._collect_freq = collect_freq
+        self._session: Session | None = None
+        self._stock: StockCollector | None = None
+        self._fallback: Fallback | None = None
+        self._summary_writer: BridgeSummaryWriter | None = None
+        self._depth = 0
+        self._mode = ""
+        self._step = 0
+        self._reset_training()
+        atexit.register(self.close)
+
+    # ------------------------------------------------------------------ construction
+
+    def _make_collector(self, **arguments: Any) -> SummaryCollector | None:
+        """Makes the SummaryCollector inside; None when its directory cannot be made, which is said once."""
+        try:
+            return SummaryCollector(summary_dir=self._summary_dir, **arguments)
+        except OSError as error:
+            self._warn("summary_dir", f"nothing is recorded: {self._summary_dir} cannot be written: {error}")
+            return None
+
+    def _reset_training(self) -> None:
+        self._last_step: int | None = None
+        self._tensor_steps = range(0)
+        self._parameters: list[Any] | None = None
+        self._optimizer: Any = None
+        self._clock = StepClock()
+        self._best: float | None = None
+        self._best_is_new = False
+        self._checkpoint: Any = None
+        self._epoch = 0
+
+    def _is_ours(self) -> bool:
+        """Whether this is the process that made the bridge: a forked child must neither write nor wait."""
+        return os.getpid() == self._pid and self._collector is not None
+
+    def _warn(self, kind: str, message: str) -> None:
+        if kind not in self._warned:
+            self._warned.add(kind)
+            _LOG.warning("SummaryBridge: %s", message)
+
+    # ------------------------------------------------------------------ for users
+
+    @property
+    def summary_writer(self) -> BridgeSummaryWriter:
+        """A tensorboardX `SummaryWriter` on the run's TensorBoard file."""
+        if self._summary_writer is None:
+            from ms_summary_bridge.callback.tensorboardx import BridgeSummaryWriter
+
+            directory = self._open_session().config.tensorboard_dir
+            self._summary_writer = BridgeSummaryWriter(directory, lambda: self._open_session().link, self.flush)
+        return self._summary_writer
+
+    def add_scalar(self, tag: str, value: Any, step: int | None = None) -> None:
+        """Writes one number to both files; `step` is the training's own when None.
+
+        Raises:
+            InvalidValueError: The value is no number, or the step is no whole number.
+        """
+        self._add("scalar", tag, value, step)
+
+    def add_histogram(self, tag: str, values: Any, step: int | None = None) -> None:
+        """Writes the histogram of an array or tensor to both files.
+
+        Raises:
+            InvalidValueError: The value is no array, or the step is no whole number.
+        """
+        self._add("histogram", tag, values, step)
+
+    def add_image(self, tag: str, image: Any, step: int | None = None) -> None:
+        """Writes an image or a batch to both files.
+
+        Args:
+            tag: Name of the series.
+            image: `[h, w]`, `[h, w, c]`, `[c, h, w]` or `[n, c, h, w]` with c = 1 or 3. Unsigned bytes are taken as
+                they are; other numbers as MindSpore takes them: 0..1, else stretched.
+            step: The training's own when None.
+
+        Raises:
+            InvalidValueError: Another shape, or the step is no whole number.
+        """
+        array = to_array(image)
+        batch = None if array is None else as_batch(array)
+        self._add("pixels" if batch is not None and batch.dtype == np.uint8 else "image", tag, batch, step)
+
+    def add_tensor(self, tag: str, value: Any, step: int | None = None) -> None:
+        """Writes an array or tensor: whole to MindSpore's file, as a table and a histogram to TensorBoard's.
+
+        Raises:
+            InvalidValueError: The value is no array, or the step is no whole number.
+        """
+        self._add("tensor", tag, value, step)
+
+    def _add(self, plugin: str, tag: str, value: Any, step: Any) -> None:
+        array = to_array(value)
+        if array is None:
+            raise InvalidValueError(f"{type(value).__name__} is no {plugin}", tag=tag)
+        number = self._step if step is None else as_step(step, tag)
+        if self._is_ours():
+            self._open_session().put_value(plugin, tag, array, number)
+
+    def flush(self, timeout: float = 30.0) -> bool:
+        """Waits until all that was collected so far is in the files; False if that takes over `timeout` seconds."""
+        return self._session is None or not self._is_ours() or self._session.link.flush(timeout)
+
+    def close(self) -> None:
+        """Ends the session: all is in the files when this returns. Can be called again; the next value begins new files."""
+        if not self._is_ours():
+            return
+        with self._lock:
+            session, self._session = self._session, None
+            stock, self._stock = self._stock, None
+            if stock is not None:
+                with contextlib.suppress(Exception):
+                    stock.close()
+            if session is not None:
+                session.link.close(_CLOSE_SECS)
+
+    def _open_session(self) -> Session:
+        with self._lock:
+            if self._session is None:
+                self._session = Session(
+                    self._summary_dir,
+                    self._tensorboard_dir,
+                    max_file_size=self._max_file_size,
+                    flush_secs=self._flush_secs,
+                    queue_bytes=self._queue_bytes,
+                )
+            return self._session
+
+    # ------------------------------------------------------------------ called by MindSpore
+
+    def __enter__(self) -> SummaryBridge:
+        # model.fit enters every callback again for each evaluation, so this counts.
+        self._depth += 1
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._depth -= 1
+        if self._depth > 0:
+            return
+        self._depth = 0
+        try:
+            if error and error[0] is not None and self._mode:
+                self._landmark(f"{self._mode} ended by {error[0].__name__}: {error[1]}")
+            if self._fallback is not None and self._is_ours():
+                self._fallback.close(*error)
+        except Exception as failure:
+            self._warn("exit", f"the end of the training could not be recorded: {failure!r}")
+        finally:
+            self._mode = ""
+            self.close()
+
+    @_guarded
+    def on_train_begin(self, run_context: Any) -> None:
+        """Opens the files and looks at what there is to collect."""
+        parameters = run_context.original_args()
+        self._begin("train", run_context)
+        self._reset_training()
+        self._step = int(parameters.get("cur_step_num") or 0)
+        self._landmark(f"training begins: {parameters.get('epoch_num')} epochs of {parameters.get('batch_num')} steps")
+
+    @_guarded
+    def on_train_step_begin(self, run_context: Any) -> None:
+        """Notes the time."""
+        self._clock.begin_step(time.monotonic())
+
+    @_guarded
+    def on_train_step_end(self, run_context: Any) -> None:
+        """Collects, if this step is the first or reaches a multiple of `collect_freq`."""
+        parameters = run_context.original_args()
+        now = time.monotonic()
+        step = int(parameters.cur_step_num)
+        last, self._last_step, self._step = self._last_step, step, step
+        self._clock.end_step(now, 1 if last is None else step - last)
+        if self._fallback is not None:
+            self._fallback.collector.step_end(run_context)
+            return
+        if parameters.get("dataset_sink_mode"):
+            self._warn("sink", "in data sink mode MindSpore calls back once for each sink: there is one point for each")
+        if last is None:
+            self._begin_collecting(parameters)
+        if self._stock is not None:
+            self._stock.save_landscape_checkpoint(parameters, "step")
+        is_due = last is None or step // self._collect_freq > last // self._collect_freq
+        takes_tensors = last is None or _reaches(self._tensor_steps, last, step)
+        if is_due or takes_tensors:
+            self._collect(parameters, step, is_due=is_due, takes_tensors=takes_tensors)
+        elif last is None:
+            self._send(step, {})
+        self._note_checkpoint(parameters, step)
+
+    @_guarded
+    def on_train_epoch_end(self, run_context: Any) -> None:
+        """Notes the epoch, the checkpoint, the best loss."""
+        parameters = run_context.original_args()
+        self._clock.pause()
+        if self._fallback is not None:
+            self._fallback.collector.epoch_end(run_context)
+            return
+        self._epoch = int(parameters.get("cur_epoch_num") or 0)
+        if self._stock is not None:
+            self._stock.save_landscape_checkpoint(parameters, "epoch")
+        self._note_checkpoint(parameters, self._step)
+        best = f", best loss so far {self._best:.6g}" if self._best_is_new and self._best is not None else ""
+        self._best_is_new = False
+        self._landmark(f"epoch {self._epoch} ends{best}")
+
+    @_guarded
+    def on_train_end(self, run_context: Any) -> None:
+        """Collects the training's lineage."""
+        if self._fallback is not None:
+            self._fallback.collector.end(run_context)
+            return
+        parameters = run_context.original_args()
+        self._note_checkpoint(parameters, self._step)
+        self._end("train", parameters)
+        self._landmark(f"training ends at step {self._step}")
+        self._mode = ""
+
+    @_guarded
+    def on_eval_begin(self, run_context: Any) -> None:
+        """Opens the files, if this is no evaluation inside a training."""
+        if not self._mode:
+            self._begin("eval", run_context)
+
+    @_guarded
+    def on_eval_end(self, run_context: Any) -> None:
+        """Records the metrics under `eval/`, and the evaluation's lineage."""
+        parameters = run_context.original_args()
+        if self._fallback is not None:
+            if self._mode == "eval":
+                self._fallback.collector.end(run_context)
+            return
+        metrics = dict(parameters.get("metrics") or {})
+        metrics.update(parameters.get("eval_results") or {})
+        items = []
+        for name, value in metrics.items():
+            number = to_number(value)
+            if number is None:
+                self._warn(f"metric {name}", f"the metric {name!r} is no number and is left out")
+            else:
+                items.append(_scalar(f"eval/{name}", number))
+        self._send(self._step, {"scalar": items})
+        if self._mode == "eval":
+            self._end("eval", parameters)
+            self._mode = ""
+
+    # ------------------------------------------------------------------ collecting
+
+    def _begin(self, mode: str, run_context: Any) -> None:
+        parameters = run_context.original_args()
+        for other in _callbacks_of(parameters):
+            if other is not self and isinstance(other, (SummaryCollector, SummaryBridge)):
+                name = type(other).__name__
+                raise UsageError(
+                    f"{name} is in the list of callbacks beside SummaryBridge, which replaces it: remove one"
+                )
+        assert self._collector is not None
+        self._mode = mode
+        if not has_seam():
+            self._warn(
+                "seam",
+                f"MindSpore {mindspore.__version__} is not known to this version: its own writer is used, and its file "
+                "is followed for TensorBoard",
+            )
+            self._fallback = Fallback(self._collector, self._summary_dir, self._tensorboard_dir, self._flush_secs)
+            self._fallback.begin(run_context)
+            return
+        self._open_session()
+        if self._stock is None:
+            stock = StockCollector(self._collector, self._warn)
+            try:
+                stock.open(mode, is_sink=bool(parameters.get("dataset_sink_mode")))
+            except (RuntimeError, OSError) as error:
+                self._warn("record", f"graph, input, lineage and summary operators are left out: {error}")
+            else:
+                self._stock = stock
+
+    def _begin_collecting(self, parameters: Any) -> None:
+        """Does what only the first step can tell."""
+        self._optimizer = find_optimizer(parameters)
+        if self._optimizer is None:
+            self._warn("optimizer", "no optimizer is found: learning rate and parameters are not recorded")
+        if self._stock is not None:
+            self._stock.begin_train(parameters)
+            self._tensor_steps = self._stock.tensor_steps(parameters)
+
+    def _collect(self, parameters: Any, step: int, *, is_due: bool, takes_tensors: bool) -> None:
+        collected: dict[str, list[dict[str, Any]]] = {}
+        if self._stock is not None:
+            keeps = None if is_due and takes_tensors else (lambda plugin: (plugin == "tensor") == takes_tensors)
+            self._stock.collect_step(parameters, keeps)
+        if is_due:
+            collected["scalar"] = self._scalars(parameters)
+            collected["histogram"] = self._histograms()
+        self._send(step, collected)
+
+    def _send(self, step: int, collected: dict[str, list[dict[str, Any]]]) -> None:
+        """Sends what was collected, by SummaryCollector and by us, as one event."""
+        session = self._open_session()
+        merged = self._stock.take() if self._stock is not None else {}
+        for plugin, items in collected.items():
+            merged.setdefault(plugin, []).extend(items)
+        session.put_collected(step, merged)
+
+    def _scalars(self, parameters: Any) -> list[dict[str, Any]]:
+        outputs = read_outputs(parameters.get("net_outputs"))
+        items = []
+        assert self._collector is not None
+        if self._collector._collect_specified_data.get("collect_metric"):
+            if outputs.loss is not None:
+                items.append(_scalar("loss/auto", outputs.loss))
+                if self._best is None or outputs.loss < self._best:
+                    self._best, self._best_is_new = outputs.loss, True
+            else:
+                self._warn("loss", "the network's output holds no number that can be the loss")
+        if not self._collects_lr:
+            return items
+        extras: dict[str, float] = {"epoch": float(parameters.get("cur_epoch_num") or 0)}
+        if outputs.learning_rate is not None:
+            extras["lr"] = outputs.learning_rate
+        elif self._optimizer is not None:
+            try:
+                extras.update(learning_rates(self._optimizer, _step_tensor))
+            except Exception as error:  # a schedule is the user's own code
+                self._warn("lr", f"the learning rate cannot be read and is left out: {error!r}")
+        if outputs.loss_scale is not None:
+            extras["loss_scale"] = outputs.loss_scale
+        if outputs.grad_norm is not None:
+            extras["grad_norm"] = outputs.grad_norm
+        extras.update(self._clock.take(_batch_size(parameters)))
+        extras.update(device_memory(mindspore))
+        return items + [_scalar(tag, number) for tag, number in extras.items()]
+
+    def _histograms(self) -> list[dict[str, Any]]:
+        """Returns the parameters' arrays, not copied: they are copied into the shared memory before this step ends."""
+        if self._parameters is None:
+            self._parameters = self._choose_parameters()
+        items = []
+        for parameter in self._parameters:
+            array = to_array(parameter.data)
+            if array is not None and array.ndim:
+                items.append({"tag": f"{parameter.name}/auto", "value": array})
+        return items
+
+    def _choose_parameters(self) -> list[Any]:
+        assert self._collector is not None
+        data = self._collector._collect_specified_data
+        if self._optimizer is None or not self._collects_histograms or "histogram_regular" not in data:
+            return []
+        regular = data["histogram_regular"]
+        if regular is None:
+            return list(self._optimizer.parameters[:_FIRST_PARAMETERS])
+        return [parameter for parameter in self._optimizer.parameters if re.match(regular, parameter.name)]
+
+    def _end(self, mode: str, parameters: Any) -> None:
+        if self._stock is not None:
+            self._stock.end(parameters, mode)
+            self._send(0, {})
+
+    def _note_checkpoint(self, parameters: Any, step: int) -> None:
+        path = parameters.get("latest_ckpt_file")
+        if path and path != self._checkpoint:
+            self._checkpoint = path
+            self._landmark(f"checkpoint saved: {path}", step)
+
+    def _landmark(self, text: str, step: int | None = None) -> None:
+        if self._collects_landmark and self._is_ours() and self._fallback is None:
+            self._open_session().put_text(self._step if step is None else step, text)
+
+
+def _specified(
+    given: dict[str, Any] | None,
+    keeps_default: bool,
+    collect_graph: bool | None,
+    collect_trainable_params: bool | None,
+    collect_loss: bool | None,
+) -> dict[str, Any] | None:
+    """Returns `collect_specified_data` with the switches put in, and the landscape off unless it was asked for."""
+    data = dict(given or {})
+    if keeps_default:
+        data.setdefault("collect_landscape", None)
+    if collect_graph is not None:
+        data.setdefault("collect_graph", collect_graph)
+        data.setdefault("collect_dataset_graph", collect_graph)
+    if collect_trainable_params:
+        data.setdefault("histogram_regular", ".*")
+    if collect_loss is not None:
+        data.setdefault("collect_metric", collect_loss)
+    return data or given
+
+
+def _callbacks_of(parameters: Any) -> list[Any]:
+    callbacks = parameters.get("list_callback") or []
+    return list(getattr(callbacks, "_callbacks", callbacks))
+
+
+def _reaches(steps: range, last: int, step: int) -> bool:
+    """Whether one of `steps` lies above `last` and not above `step`."""
+    if not steps or step < steps[0] or last >= steps[-1]:
+        return False
+    return (min(step, steps[-1]) - steps[0]) // steps.step > (last - steps[0]) // steps.step
+
+
+def _scalar(tag: str, number: float) -> dict[str, Any]:
+    return {"tag": tag, "value": np.asarray(number)}
+
+
+def _step_tensor(step: int) -> Any:
+    return mindspore.Tensor(step, mindspore.int32)
+
+
+def _batch_size(parameters: Any) -> int | None:
+    """Returns the samples of one step: from the data set, else from the first input's first axis."""
+    dataset = parameters.get("train_dataset")
+    with contextlib.suppress(Exception):  # a data set of the user's own may raise anything
+        size = int(dataset.get_batch_size())
+        if size > 0:
+            return size
+    element = parameters.get("train_dataset_element")
+    first = element[0] if isinstance(element, (list, tuple)) and element else element
+    shape = getattr(first, "shape", None)
+    return int(shape[0]) if shape else None

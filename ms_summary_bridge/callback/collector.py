@@ -1,0 +1,177 @@
+"""The seam to MindSpore: its SummaryCollector, with the writer behind it replaced by ours.
+
+Layer: errors < **callback.collector**. Imports mindspore when used.
+
+SummaryCollector knows how to find graph, data set, input, lineage and the summary operators' tensors. What it collects
+goes to a SummaryRecord, which hands one dict for each step to a `WriterPool`, a forked process that polls without
+pause. Here the record gets a stand-in that only notes what it was handed. The names that this needs have been the same
+in MindSpore 2.0 to 2.10; `has_seam` says whether they are there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+__all__ = ["StockCollector", "has_seam"]
+
+_METHODS: Final = (
+    "_collect_graphs",
+    "_collect_dataset_graph",
+    "_collect_input_data",
+    "_collect_train_lineage",
+    "_collect_eval_lineage",
+    "_get_tensor_collect_range",
+    "_package_custom_lineage_data",
+    "_save_model_params_for_landscape",
+    "_save_metadata",
+)
+_PATCH_LOCK: Final = threading.Lock()
+
+Collected = dict[str, list[dict[str, Any]]]
+
+
+def has_seam() -> bool:
+    """Whether this MindSpore has the internals that `StockCollector` needs."""
+    try:
+        from mindspore.train.callback import SummaryCollector
+        from mindspore.train.summary import summary_record
+    except ImportError:
+        return False
+    record = getattr(summary_record, "SummaryRecord", None)
+    return (
+        hasattr(summary_record, "WriterPool")
+        and all(hasattr(SummaryCollector, name) for name in _METHODS)
+        and all(hasattr(record, name) for name in ("add_value", "record", "set_mode", "close", "count"))
+    )
+
+
+class _StandIn:
+    """Takes the place of MindSpore's WriterPool in one record."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.collected: Collected = {}
+
+    def write(self, data: Collected) -> None:
+        for plugin, items in data.items():
+            self.collected.setdefault(plugin, []).extend(items)
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def join(self) -> None:
+        pass
+
+
+class StockCollector:
+    """One SummaryCollector without its writer process.
+
+    Args:
+        collector: A `mindspore.train.SummaryCollector`.
+        warn: Is told, once for each part, when a part cannot be collected.
+    """
+
+    def __init__(self, collector: Any, warn: Callable[[str, str], None]) -> None:
+        self.collector = collector
+        self._warn = warn
+        self._stand_in: _StandIn | None = None
+        self._failed: set[str] = set()
+
+    def open(self, mode: str, *, is_sink: bool) -> None:
+        """Begins a session in mode `train` or `eval`.
+
+        Raises:
+            RuntimeError: Another SummaryRecord is open in this process.
+        """
+        from mindspore.train.summary import summary_record
+
+        with _PATCH_LOCK:
+            pool = summary_record.WriterPool
+            summary_record.WriterPool = _StandIn
+            try:
+                self.collector.__enter__()
+            finally:
+                summary_record.WriterPool = pool
+        record = self.collector._record
+        self._stand_in = record._event_writer
+        record.set_mode(mode)
+        self.collector._dataset_sink_mode = is_sink
+
+    def close(self) -> None:
+        """Ends the session; gives MindSpore's count of open records back."""
+        if self._stand_in is not None:
+            self._stand_in = None
+            self.collector._record.close()
+
+    def take(self) -> Collected:
+        """Returns what was collected since the last call, by plugin."""
+        if self._stand_in is None:
+            return {}
+        collected, self._stand_in.collected = self._stand_in.collected, {}
+        return collected
+
+    def begin_train(self, parameters: Any) -> None:
+        """Collects what is collected once, at the first step: graph, data set, the user's own lineage."""
+        collector = self.collector
+        if not collector._has_saved_graph:
+            self._try("graph", lambda: collector._collect_graphs(parameters))
+            self._try("dataset_graph", lambda: collector._collect_dataset_graph(parameters))
+            collector._has_saved_graph = True
+        data = collector._custom_lineage_data
+        if data and not collector._has_saved_custom_data:
+            name = "custom_lineage_data"
+            package = collector._package_custom_lineage_data
+            self._try(name, lambda: collector._record.add_value(name, name, package(data)))
+            collector._has_saved_custom_data = True
+
+    def tensor_steps(self, parameters: Any) -> range:
+        """Returns the steps at which tensors are collected: `collect_tensor_freq`, or about 20 over the training."""
+        steps: range = self.collector._get_tensor_collect_range(parameters, False)
+        return steps
+
+    def collect_step(self, parameters: Any, keeps: Callable[[str], bool] | None) -> None:
+        """Collects the input and what the summary operators left; `keeps` chooses plugins, None means all."""
+        self._try("input data", lambda: self.collector._collect_input_data(parameters))
+        self._try(
+            "summary operators",
+            lambda: self.collector._record.record(int(parameters.cur_step_num), plugin_filter=keeps),
+        )
+
+    def save_landscape_checkpoint(self, parameters: Any, unit: str) -> None:
+        """Saves a checkpoint for the loss landscape if one was asked for at this step or epoch."""
+        landscape = self.collector._collect_specified_data.get("collect_landscape")
+        if not landscape or landscape.get("unit", "step") != unit:
+            return
+        number = parameters.cur_step_num if unit == "step" else parameters.cur_epoch_num
+        if any(number in interval for interval in landscape.get("intervals") or ()):
+            self._try("landscape", lambda: self.collector._save_model_params_for_landscape(parameters))
+
+    def end(self, parameters: Any, mode: str) -> None:
+        """Collects the lineage of a training or an evaluation."""
+        collector = self.collector
+        if mode == "train":
+            self._try("train_lineage", lambda: collector._collect_train_lineage(parameters))
+        else:
+            self._try("eval_lineage", lambda: collector._collect_eval_lineage(parameters))
+        collector._record.set_mode("eval")  # the summary operators' tensors belong to no step any more
+        self._try("lineage", lambda: collector._record.record(step=0))
+        landscape = collector._collect_specified_data.get("collect_landscape")
+        if mode == "train" and landscape:
+            size, samples = landscape.get("landscape_size", 40), landscape.get("num_samples", 2048)
+            create = landscape.get("create_landscape", {"train": True, "result": True})
+            unit = landscape.get("unit", "step")
+            self._try("landscape", lambda: collector._save_metadata(parameters.batch_num, unit, samples, size, create))
+
+    def _try(self, part: str, collect: Callable[[], Any]) -> None:
+        """Collects one part; a part that fails is left out from then on, with one warning."""
+        if part in self._failed:
+            return
+        try:
+            collect()
+        except Exception as error:  # whatever MindSpore raises here must not end the training
+            self._failed.add(part)
+            self._warn(f"collect {part}", f"{part} cannot be collected and is left out: {error!r}")

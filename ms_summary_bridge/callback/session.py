@@ -1,0 +1,103 @@
+"""One session of a bridge: from the first collected value to the end of a training or an evaluation.
+
+Layer: callback.link < **callback.session**. Imports mindspore when used.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from typing import Any, Final
+
+import numpy as np
+
+from ms_summary_bridge.callback.link import WriterLink
+from ms_summary_bridge.callback.live_run import LiveRunConfig
+
+__all__ = ["Session", "rank_directory", "rank_of"]
+
+_WHOLE: Final = ("graph", "dataset_graph", "train_lineage", "eval_lineage", "custom_lineage_data")
+
+
+def rank_of() -> tuple[int, int]:
+    """Returns the rank of this process and the number of ranks; (device id, 1) outside distributed training."""
+    import mindspore
+    from mindspore.communication import management
+
+    try:
+        if management.GlobalComm.INITED:
+            return int(management.get_rank()), int(management.get_group_size())
+    except (RuntimeError, ValueError, AttributeError):
+        pass
+    try:
+        return int(os.environ.get("RANK_ID") or mindspore.get_context("device_id")), int(
+            os.environ.get("RANK_SIZE") or 1
+        )
+    except (RuntimeError, ValueError):
+        return 0, 1
+
+
+def rank_directory(directory: str, rank: int, ranks: int) -> str:
+    """Returns the directory for one rank's files.
+
+    Both viewers take all files of a directory for one run, so several ranks need a directory each. A directory that
+    already is one rank's own (`.../rank_3`) is kept.
+    """
+    if ranks <= 1 or os.path.basename(os.path.normpath(directory)) in (f"rank_{rank}", f"rank{rank}", str(rank)):
+        return directory
+    return os.path.join(directory, f"rank_{rank}")
+
+
+class Session:
+    """Collects values into one event for each step, and hands it to the writer process.
+
+    Args:
+        summary_dir: Where MindSpore's files go.
+        tensorboard_dir: Where TensorBoard's file goes.
+        max_file_size: Bytes after which a new file is begun; None for one file.
+        flush_secs: Longest time before a value can be read by others.
+        queue_bytes: Most memory that waiting values may take.
+    """
+
+    def __init__(
+        self,
+        summary_dir: str,
+        tensorboard_dir: str,
+        *,
+        max_file_size: int | None,
+        flush_secs: float,
+        queue_bytes: int,
+    ) -> None:
+        rank, ranks = rank_of()
+        now = time.time()
+        config = LiveRunConfig(
+            summary_dir=rank_directory(summary_dir, rank, ranks),
+            tensorboard_dir=rank_directory(tensorboard_dir, rank, ranks),
+            seconds=int(now),
+            wall_time=now,
+            device=rank,
+            host=platform.node().replace("/", "_") or "host",
+            pid=os.getpid(),
+            max_file_size=max_file_size,
+            flush_secs=flush_secs,
+        )
+        self.config = config
+        self.link = WriterLink(config, queue_bytes=queue_bytes)
+
+    def put_collected(self, step: int, collected: dict[str, list[dict[str, Any]]]) -> None:
+        """Hands over what one step collected; graph and lineage become records of their own, before the values."""
+        wall_time = time.time()
+        for plugin in _WHOLE:
+            for item in collected.pop(plugin, ()):
+                if not self.link.put("whole", plugin, wall_time, bytes(item["value"])):
+                    self.link.count_dropped(plugin, 1)
+        self.link.put_values(step, wall_time, collected)
+
+    def put_text(self, step: int, text: str) -> None:
+        """Hands over a milestone."""
+        self.link.put("note", step, time.time(), "milestones", text)
+
+    def put_value(self, plugin: str, tag: str, array: np.ndarray[Any, Any], step: int) -> None:
+        """Hands over one value of the user's own."""
+        self.link.put_values(step, time.time(), {plugin: [{"tag": tag, "value": array}]})
