@@ -8,15 +8,15 @@ derived values are left out, and what the archive holds stands in the place of w
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Iterator
 
 import msgspec
 
-from ms_summary_bridge.archive import LINEAGE, archive_sources, make_decoder, read_archive
+from ms_summary_bridge.archive import LINEAGE, archive_name, make_decoder
 from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary
-from ms_summary_bridge.formats import mindspore
+from ms_summary_bridge.formats import mindspore, tensorboard
 from ms_summary_bridge.logdir import Run
 from ms_summary_bridge.records import Damage, Incomplete, Padding
 from ms_summary_bridge.report import DamagedRange, IncompleteTail
@@ -42,7 +42,7 @@ class RunReading(msgspec.Struct):
     records: int = 0
     """Whole records, version and session marks included."""
     derived: int = 0
-    """Values computed by this package, left out."""
+    """Values and whole events computed by this package, left out."""
     bytes_read: int = 0
     versions: list[str] = msgspec.field(default_factory=list)
     damaged: list[DamagedRange] = msgspec.field(default_factory=list)
@@ -69,10 +69,11 @@ def read_points(run: Run, reading: RunReading | None = None) -> Iterator[Point]:
         with EventFileReader(file.path, decoder) as reader:
             for item in reader:
                 for point in _points_of(item, file.path, reading):
-                    exact = archived.get((point.kind, point.tag, point.step, point.wall_time))
-                    if exact:
-                        point = Point(point.kind, point.tag, point.step, point.wall_time, exact.popleft())
-                    yield point
+                    series = archived.get((point.kind, point.tag))
+                    if series is None or not series.holds(point):
+                        yield point
+                    else:
+                        yield from series.take(point)
             reading.bytes_read += reader.offset
     lineage = make_decoder(LINEAGE) if run.format == mindspore.FORMAT else None
     for file in run.lineage_files if lineage is not None else ():
@@ -80,22 +81,50 @@ def read_points(run: Run, reading: RunReading | None = None) -> Iterator[Point]:
             for item in reader:
                 yield from _points_of(item, file.path, reading)
             reading.bytes_read += reader.offset
-    for (kind, tag, step, wall_time), fingerprints in archived.items():
-        for fingerprint in fingerprints:
-            yield Point(kind, tag, step, wall_time, fingerprint)
+    for series in archived.values():
+        yield from series.points
 
 
-def _read_archives(run: Run, reading: RunReading) -> dict[tuple[str, str, int, float], deque[bytes]]:
-    archived: dict[tuple[str, str, int, float], deque[bytes]] = defaultdict(deque)
+class _Archived:
+    """The archived points of one series, in their order."""
+
+    def __init__(self) -> None:
+        self.points: deque[Point] = deque()
+        self._places: Counter[tuple[int, float]] = Counter()
+
+    def add(self, point: Point) -> None:
+        self.points.append(point)
+        self._places[point.step, point.wall_time] += 1
+
+    def holds(self, point: Point) -> bool:
+        return self._places[point.step, point.wall_time] > 0
+
+    def take(self, shown: Point) -> Iterator[Point]:
+        """Yields the original of a point that the output shows, after those before it that it does not show."""
+        while True:
+            point = self.points.popleft()
+            self._places[point.step, point.wall_time] -= 1
+            yield point
+            if (point.step, point.wall_time) == (shown.step, shown.wall_time):
+                return
+
+
+def _read_archives(run: Run, reading: RunReading) -> dict[tuple[str, str], _Archived]:
+    archived: dict[tuple[str, str], _Archived] = {}
     if run.role != "convert":
         return archived
-    for source in archive_sources(run.directory):
-        for item in read_archive(run.directory, source):
-            for point in _points_of(item, source, RunReading()):
-                archived[point.kind, point.tag, point.step, point.wall_time].append(point.fingerprint)
-            if isinstance(item, Damage):
-                reading.damaged.append(DamagedRange(f"archive of {source}", item.start, item.end, item.reason))
-    return dict(archived)
+    for path in run.archives:
+        of_archive = RunReading(damaged=reading.damaged, incomplete=reading.incomplete)
+        with EventFileReader(path, make_decoder(_archive_source(path))) as reader:
+            for item in reader:
+                for point in _points_of(item, path, of_archive):
+                    archived.setdefault((point.kind, point.tag), _Archived()).add(point)
+    return archived
+
+
+def _archive_source(path: str) -> str:
+    sources = (mindspore.FORMAT, LINEAGE, tensorboard.FORMAT)
+    return next(source for source in sources if archive_name(source) in path)
 
 
 def _points_of(item: Event | Damage | Padding | Incomplete, path: str, reading: RunReading) -> Iterator[Point]:
@@ -117,5 +146,7 @@ def _points_of(item: Event | Damage | Padding | Incomplete, path: str, reading: 
                     yield Point(value.kind, tagged.tag, item.step, item.wall_time, value.fingerprint())
         elif isinstance(content, FileVersion):
             reading.versions.append(content.version)
+        elif item.derived:
+            reading.derived += 1
         elif not isinstance(content, SessionLog):
             yield Point(content.kind, "", item.step, item.wall_time, content.fingerprint())
