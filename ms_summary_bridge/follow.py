@@ -11,7 +11,7 @@ from typing import Final
 
 from ms_summary_bridge.convert import convert_logdir
 from ms_summary_bridge.errors import NoEventsError
-from ms_summary_bridge.report import Report
+from ms_summary_bridge.report import Report, RunReport
 from ms_summary_bridge.run_conversion import ConvertOptions
 
 __all__ = ["follow_logdir"]
@@ -45,13 +45,14 @@ def follow_logdir(
         workers: As for `convert_logdir`.
         force: Start over in the first round.
         stop: Ends the loop after the round that is under way.
-        on_round: Is given the report of each round that found something new.
+        on_round: Is given the report of each round that found something new, trouble included.
         wait: Waits the given number of seconds; `stop.wait` by default.
 
     Raises:
         BridgeError: As `convert_logdir`, but for a source that is not there yet.
     """
     pause = _FIRST_WAIT_SECS
+    shown: object = None
     while not stop.is_set():
         try:
             report = convert_logdir(source, destination, to=to, options=options, workers=workers, force=force)
@@ -59,8 +60,14 @@ def follow_logdir(
             pass
         else:
             force = False
-            if any(run.events_read or run.failed for run in report.runs):
+            trouble = [*report.unreadable, *((run.run, run.failed, run.damaged) for run in report.runs if _ails(run))]
+            if any(run.events_read for run in report.runs) or (trouble and trouble != shown):
                 on_round(report)
+                shown = trouble
                 pause = _FIRST_WAIT_SECS
         (wait or stop.wait)(pause)
         pause = min(2 * pause, _LONGEST_WAIT_SECS)
+
+
+def _ails(run: RunReport) -> bool:
+    return bool(run.failed or run.damaged)
