@@ -7,6 +7,7 @@ Results go to stdout, talk and progress to stderr, `--json` is for programs. Exi
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -17,7 +18,6 @@ from enum import Enum
 from types import FrameType
 from typing import Annotated, Final
 
-import msgspec
 import typer
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -27,8 +27,14 @@ from ms_summary_bridge.convert import convert_logdir
 from ms_summary_bridge.errors import BridgeError, UsageError
 from ms_summary_bridge.follow import follow_logdir
 from ms_summary_bridge.inspect import inspect_logdir
-from ms_summary_bridge.render import render_inspection, render_report, render_verification
-from ms_summary_bridge.report import Report
+from ms_summary_bridge.render import (
+    printable,
+    render_errors,
+    render_inspection,
+    render_report,
+    render_verification,
+)
+from ms_summary_bridge.report import Report, encode_json
 from ms_summary_bridge.run_conversion import ConvertOptions
 from ms_summary_bridge.verify import verify_logdirs
 
@@ -78,13 +84,27 @@ def _print(renderables: Iterable[RenderableType], console: Console) -> None:
 
 
 def _print_json(report: object) -> None:
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
+    sys.stdout.buffer.write(encode_json(report))
     sys.stdout.flush()
+
+
+class _Console(Console):
+    """Leaves a broken pipe to `main`: rich would exit with 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
 
 
 def _stdout() -> Console:
     # A pipe has no width: a program that reads the text must not find it cut at 80 columns.
-    return Console() if sys.stdout.isatty() else Console(width=500)
+    return _Console() if sys.stdout.isatty() else _Console(width=500)
+
+
+def _show(result: Report, is_quiet: bool, is_dry: bool = False) -> None:
+    if is_quiet:
+        _print(render_errors(result), _Console(stderr=True, width=500))
+    else:
+        _print(render_report(result, is_dry=is_dry), _stdout())
 
 
 def _show_version(value: bool) -> None:
@@ -163,6 +183,7 @@ def convert(
 
     Example: ms-summary-bridge convert ./summary_dir ./tensorboard_dir
     """
+    _check_report(report)
     options = ConvertOptions(on_restart.value, tags, not no_archive, dry_run)
     target = to.value if to is not None else None
     if follow:
@@ -177,8 +198,7 @@ def convert(
     finally:
         progress.close()
     _write_report(result, report)
-    if not quiet:
-        _print(render_report(result, is_dry=dry_run), _stdout())
+    _show(result, quiet, dry_run)
     return _exit_code(result, strict)
 
 
@@ -203,8 +223,7 @@ def _follow(
         nonlocal code
         code = max(code, _exit_code(result, strict))
         _write_report(result, report)
-        if not quiet:
-            _print(render_report(result), _stdout())
+        _show(result, quiet)
 
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -217,12 +236,18 @@ def _follow(
     return code
 
 
+def _check_report(path: str) -> None:
+    """Finds out before the work that its report could not be written after it."""
+    if path and (os.path.isdir(path) or not os.path.isdir(os.path.dirname(path) or ".")):
+        raise UsageError(f"--report {path}: cannot be written: not a file in a directory that exists")
+
+
 def _write_report(result: Report, path: str) -> None:
     if not path:
         return
     try:
         with open(path, "wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n")
+            file.write(encode_json(result))
     except OSError as error:
         raise UsageError(f"--report {path}: cannot be written: {error.strerror}") from error
 
@@ -280,11 +305,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code, see `EXIT_CODES`.
     """
     command = typer.main.get_command(app)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a name that is not UTF-8, or a terminal that is not, ends nothing
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         result = command.main(list(argv) if argv is not None else None, "ms-summary-bridge", standalone_mode=False)
+        if result == _INTERRUPTED:
+            raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
     except BridgeError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {printable(str(error), keep=chr(10))}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted; converting again into the same destination goes on from here", file=sys.stderr)

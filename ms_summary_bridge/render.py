@@ -17,7 +17,7 @@ from ms_summary_bridge.inspect import InspectReport, RunInspection
 from ms_summary_bridge.report import DamagedRange, IncompleteTail, Report, RunReport
 from ms_summary_bridge.verify import VerifyReport
 
-__all__ = ["printable", "render_inspection", "render_report", "render_verification"]
+__all__ = ["printable", "render_errors", "render_inspection", "render_report", "render_verification"]
 
 _ROWS: Final = 20  # rows of a long list that are shown; --json and --report have all of them
 
@@ -64,7 +64,9 @@ def _damage_lines(damaged: list[DamagedRange], incomplete: list[IncompleteTail])
         yield _line(f"  damaged     {where}: {item.reason}", style="red")
     yield from _rest(len(damaged))
     for tail in incomplete[:_ROWS]:
-        yield _line(f"  incomplete  {tail.file}: ends inside a record at byte {tail.offset:,}; going on there next time")
+        yield _line(
+            f"  incomplete  {tail.file}: ends inside a record at byte {tail.offset:,}; going on there next time"
+        )
     yield from _rest(len(incomplete))
 
 
@@ -78,16 +80,18 @@ def render_report(report: Report, *, is_dry: bool = False) -> Iterator[Renderabl
             _cell(run.run),
             f"{run.events_read:,}",
             f"{sum(run.values.values()):,}",
-            kinds or ("failed" if run.failed else "nothing new"),
+            _cell(kinds) if kinds else ("failed" if run.failed else "nothing new"),
             _cell(run.destination),
         )
     if report.runs:
         yield table
     yield from _rest(len(report.runs))
-    troubled = [run for run in report.runs if run.failed or run.damaged]
-    for run in troubled[:_ROWS] or report.runs[:_ROWS] if len(report.runs) > _ROWS else report.runs:
+    # Of many runs those come first that something is wrong with: none of them may be passed over in silence.
+    for run in sorted(report.runs, key=lambda run: not (run.failed or run.damaged))[:_ROWS]:
         yield from _run_lines(run)
-    yield from _rest(len(troubled))
+    troubled = sum(bool(run.failed or run.damaged) for run in report.runs)
+    if troubled > _ROWS:
+        yield _line(f"  ... and {troubled - _ROWS:,} more runs that failed or are damaged (--report has all)", "red")
     for line in report.unreadable[:_ROWS]:
         yield _line(f"not read: {line}", style="red")
     yield from _rest(len(report.unreadable))
@@ -113,10 +117,12 @@ def _run_lines(run: RunReport) -> Iterator[RenderableType]:
         lines.append(
             _line(f"  renamed     {renamed.kind} {renamed.tag!r} is {renamed.name!r}: its tag is taken by another kind")
         )
+    lines.extend(_rest(len(run.renamed_tags)))
     for tag, count in list(run.went_back.items())[:_ROWS]:
         lines.append(
             _line(f"  went back   {tag!r}: {_plural(count, 'time')} to a lower step inside a file; left as it is")
         )
+    lines.extend(_rest(len(run.went_back)))
     for loss in run.losses[:_ROWS]:
         name = f"{loss.kind} {loss.tag!r}" if loss.tag else loss.kind
         lines.append(_line(f"  not exact   {loss.count:,} x {name}: {loss.reason}", style="yellow"))
@@ -127,9 +133,21 @@ def _run_lines(run: RunReport) -> Iterator[RenderableType]:
     if run.padding_bytes:
         lines.append(_line(f"  padding     {run.padding_bytes:,} zero bytes passed over"))
     lines += [_line(f"  note        {problem}", style="yellow") for problem in run.problems[:_ROWS]]
+    lines.extend(_rest(len(run.problems)))
     if lines:
         yield _line(run.run, style="bold")
         yield from lines
+
+
+def render_errors(report: Report) -> Iterator[RenderableType]:
+    """Yields only what went wrong in a conversion."""
+    for run in report.runs:
+        if run.failed:
+            yield _line(f"{run.run}: failed: {run.failed}")
+        for item in run.damaged:
+            yield _line(f"{item.file}: bytes {item.start:,} to {item.end:,} hold no whole record: {item.reason}")
+    for line in report.unreadable:
+        yield _line(f"not read: {line}")
 
 
 def render_inspection(report: InspectReport) -> Iterator[RenderableType]:
@@ -158,7 +176,7 @@ def _inspected_run(run: RunInspection) -> Iterator[RenderableType]:
         yield _line(f"  {_time(first)} to {_time(last)}")
     table = _table("kind", "tag", "points", "first step", "last step")
     for tag in run.tags[: 2 * _ROWS]:
-        table.add_row(tag.kind, _cell(tag.tag), f"{tag.points:,}", str(tag.first_step), str(tag.last_step))
+        table.add_row(_cell(tag.kind), _cell(tag.tag), f"{tag.points:,}", str(tag.first_step), str(tag.last_step))
     yield table
     if len(run.tags) > 2 * _ROWS:
         yield _line(f"  ... and {len(run.tags) - 2 * _ROWS:,} more tags (--json shows all)", style="dim")
@@ -188,7 +206,7 @@ def render_verification(report: VerifyReport) -> Iterator[RenderableType]:
             table = _table("kind", "tag", "in A", "in B", "difference")
             for item in run.differences[:_ROWS]:
                 table.add_row(
-                    item.kind, _cell(item.tag), f"{item.points_a:,}", f"{item.points_b:,}", _cell(item.detail)
+                    _cell(item.kind), _cell(item.tag), f"{item.points_a:,}", f"{item.points_b:,}", _cell(item.detail)
                 )
             yield table
             yield from _rest(len(run.differences))

@@ -6,6 +6,7 @@ Layer: events < **report**. Plain data, the same in Python and in JSON.
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import msgspec
 
@@ -18,6 +19,7 @@ __all__ = [
     "Report",
     "RestartMark",
     "RunReport",
+    "encode_json",
 ]
 
 
@@ -137,3 +139,22 @@ class LossCounter:
     def rows(self) -> list[LossCount]:
         """Returns the sums, ordered by kind and tag."""
         return [LossCount(kind, tag, n, reason) for (kind, tag, reason), n in sorted(self._counts.items())]
+
+
+def encode_json(report: object) -> bytes:
+    """Returns any report as JSON. Bytes that are not UTF-8, in a tag or a path, are written as `\\xff`."""
+    try:
+        encoded = msgspec.json.encode(report)
+    except UnicodeEncodeError:
+        encoded = msgspec.json.encode(_escaped(msgspec.to_builtins(report)))
+    return msgspec.json.format(encoded, indent=1) + b"\n"
+
+
+def _escaped(item: Any) -> Any:
+    if isinstance(item, str):
+        return item.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    if isinstance(item, list):
+        return [_escaped(part) for part in item]
+    if isinstance(item, dict):
+        return {_escaped(key): _escaped(part) for key, part in item.items()}
+    return item
