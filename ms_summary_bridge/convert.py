@@ -11,13 +11,17 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from contextlib import nullcontext, suppress
 from multiprocessing import get_context
 from typing import Final
 
-from ms_summary_bridge.archive import archive_name
-from ms_summary_bridge.errors import LogdirError, MissingDependencyError, NoEventsError, UsageError
+import msgspec
+
+from ms_summary_bridge.archive import LINEAGE, archive_name
+from ms_summary_bridge.errors import BridgeError, LogdirError, MissingDependencyError, NoEventsError, UsageError
+from ms_summary_bridge.event_file import peek
+from ms_summary_bridge.events import FileVersion
 from ms_summary_bridge.formats import mindspore, tensorboard
 from ms_summary_bridge.logdir import Logdir, Run, discover
 from ms_summary_bridge.report import Report, RunReport
@@ -30,12 +34,11 @@ from ms_summary_bridge.run_conversion import (
     relative_path,
 )
 from ms_summary_bridge.state import STATE_NAME, RunState, State, is_same_file, load_state, locked, save_state
+from ms_summary_bridge.tensorboard_run import WRITER_CONVERT
 
 __all__ = ["convert_logdir", "direction_of"]
 
 _TARGETS: Final = {"tensorboard": mindspore.FORMAT, "mindinsight": tensorboard.FORMAT}
-_UNDECIDED: Final = 1000  # events of a later file that may wait for the first tag with a past
-_PROGRESS_BYTES: Final = 1 << 20
 _SAVE_SECS: Final = 5.0
 
 
@@ -72,7 +75,7 @@ def convert_logdir(
     """
     options = options or ConvertOptions()
     compile_tags(options.tags)
-    found = discover(source)
+    found = _discover(source)
     target = to or direction_of(found)
     if target not in _TARGETS:
         raise UsageError(f"no such target: {target!r} (tensorboard or mindinsight)")
@@ -90,6 +93,15 @@ def convert_logdir(
         _convert_all(tasks, state, report, workers, dask, progress)
     report.runs.sort(key=lambda run: run.run)
     return report
+
+
+def _discover(source: str) -> Logdir:
+    try:
+        return discover(source)
+    except LogdirError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            raise NoEventsError(str(error)) from error
+        raise
 
 
 def direction_of(found: Logdir) -> str:
@@ -118,10 +130,12 @@ def _refuse_empty(found: Logdir, source: str, target: str) -> None:
 def _prepare_state(
     destination: str, source: str, target: str, runs: list[Run], options: ConvertOptions, force: bool
 ) -> State:
-    state = State() if options.dry_run and force else load_state(destination)
-    if force and not options.dry_run:
-        _remove_outputs(destination, state)
+    if force:
         state = State()
+        if not options.dry_run:
+            _remove_outputs(destination, runs)
+    else:
+        state = load_state(destination)
     if state.to and state.to != target:
         raise UsageError(f"{destination}: holds a conversion to {state.to}; use another destination or --force")
     if state.options and state.options != options.as_state():
@@ -149,35 +163,79 @@ def _knows(state: State, run: Run, source: str) -> bool:
     return False
 
 
-def _remove_outputs(destination: str, state: State) -> None:
-    for name, run in state.runs.items():
-        directory = os.path.join(destination, name)
-        for file in [*(output.name for output in run.outputs), *(archive_name(kind) for kind in run.archives)]:
-            try:
-                os.unlink(os.path.join(directory, file))
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise LogdirError(f"{directory}/{file}: cannot be removed: {error.strerror}") from error
-    with suppress(FileNotFoundError):
-        os.unlink(os.path.join(destination, STATE_NAME))
+def _remove_outputs(destination: str, runs: list[Run]) -> None:
+    """Removes what earlier conversions wrote for these runs and those of the state, if it can be read.
+
+    What a file holds says whether it is ours, not its name: the state may be lost, or speak of a file that somebody
+    has put into the place of ours.
+    """
+    names = {run.name for run in runs}
+    with suppress(BridgeError):
+        names.update(load_state(destination).runs)
+    for directory in sorted(os.path.join(destination, name) for name in names):
+        try:
+            files = [file for file in os.listdir(directory) if _is_ours(os.path.join(directory, file), file)]
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise LogdirError(f"{directory}: cannot be listed: {error.strerror}") from error
+        for file in files:
+            _remove(os.path.join(directory, file))
+    _remove(os.path.join(destination, STATE_NAME))
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise LogdirError(f"{path}: cannot be removed: {error.strerror}") from error
+
+
+def _is_ours(path: str, name: str) -> bool:
+    if not os.path.isfile(path) or os.path.islink(path):
+        return False
+    if name in (archive_name(mindspore.FORMAT), archive_name(LINEAGE)):
+        return True
+    if not name.startswith("events.out.tfevents."):
+        return False
+    try:
+        first = peek(path).first
+        content = None if first is None else tensorboard.TensorBoardDecoder().decode(first.payload).content
+    except BridgeError:
+        return False
+    return isinstance(content, FileVersion) and content.writer == WRITER_CONVERT
 
 
 def _make_tasks(
     runs: list[Run], found: Logdir, source: str, destination: str, options: ConvertOptions, state: State
 ) -> list[tuple[str, RunTask]]:
-    tasks = []
+    tasks: dict[str, RunTask] = {}
     owners = {file: name for name, known in state.runs.items() for file in known.files}
     for run in runs:
         # A run keeps the name it was given first, also when a second rank in its directory would now split it.
-        mine = [owners[path] for file in run.files if (path := relative_path(file.path, source)) in owners]
+        paths = [relative_path(file.path, source) for file in (*run.files, *run.lineage_files)]
+        mine = [owners[path] for path in paths if path in owners]
         name = mine[0] if mine else run.name
+        if name in tasks and mine:  # what was one run looks like two now; its output cannot be divided any more
+            tasks[name].run = _joined(tasks[name].run, run)
+            continue
         if not mine and name in state.runs:
             name = next(f"{name}_{n}" for n in range(2, len(state.runs) + 3) if f"{name}_{n}" not in state.runs)
         known = state.runs.setdefault(name, RunState())
         directory = destination if name == "." else os.path.join(destination, name)
-        tasks.append((name, RunTask(run, source, directory, options, known)))
-    return tasks
+        tasks[name] = RunTask(run, source, directory, options, known)
+    return list(tasks.items())
+
+
+def _joined(one: Run, other: Run) -> Run:
+    return msgspec.structs.replace(
+        one,
+        files=tuple(sorted((*one.files, *other.files), key=lambda file: file.order)),
+        lineage_files=tuple(sorted((*one.lineage_files, *other.lineage_files), key=lambda file: file.order)),
+        graph_files=(*one.graph_files, *other.graph_files),
+    )
 
 
 def _convert_all(
@@ -235,7 +293,12 @@ def _results(
         for future in as_completed(futures):
             name, task = futures[future]
             advance(_unread_bytes(task))
-            yield name, task, *future.result()
+            try:
+                result = future.result()
+            except BrokenExecutor as error:  # a worker was killed, by want of memory perhaps
+                report = RunReport(name, task.run.directory, task.destination, failed=f"a worker process died: {error}")
+                result = report, task.state
+            yield name, task, *result
 
 
 def _dask_results(
@@ -248,7 +311,7 @@ def _dask_results(
         raise MissingDependencyError("--dask needs: pip install 'ms_summary_bridge[dask]'") from error
     try:
         client = Client(address, timeout=10)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TimeoutError) as error:
         raise LogdirError(f"{address}: no Dask scheduler answers: {error}") from error
     with client:
         futures = {client.submit(convert_run, task, pure=False): (name, task) for name, task in tasks}

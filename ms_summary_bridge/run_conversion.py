@@ -21,7 +21,7 @@ from ms_summary_bridge.logdir import LogFile, Run
 from ms_summary_bridge.records import Damage, Incomplete, Padding
 from ms_summary_bridge.report import DamagedRange, IncompleteTail, LossCounter, RenamedTag, RestartMark, RunReport
 from ms_summary_bridge.series import SeriesTable
-from ms_summary_bridge.state import RunState, identify, is_same_file
+from ms_summary_bridge.state import RunState, Undecided, identify, is_same_file
 from ms_summary_bridge.tensorboard_run import TensorBoardRun
 
 __all__ = ["ConvertOptions", "Progress", "RunTask", "compile_tags", "convert_run", "relative_path"]
@@ -146,8 +146,13 @@ class _RunConversion:
         if known is not None and not is_replaced and file.size == offset:
             return
         self.report.files.append(path)
-        others = [other.order for name, other in self.state.files.items() if name != path]
-        is_late = known is None and any(order > file.created for order in others)
+        is_lineage = source == LINEAGE
+        others = [
+            other.order
+            for name, other in self.state.files.items()
+            if name != path and name.endswith("_lineage") == is_lineage
+        ]
+        is_late = known is None and not is_lineage and any(order > file.created for order in others)
         if is_late:
             self.report.problems.append(f"{path}: older than files converted before it; --force puts it in its place")
         self._sink.begin_source(file.created)
@@ -155,47 +160,63 @@ class _RunConversion:
             self.report.problems.append(f"{path}: was replaced or cut since the last conversion, read from its start")
             self._series.forget()
             self._sink.begin_session()
-        may_restart = source == mindspore.FORMAT and known is None and bool(others) and not is_late
+        undecided = known.undecided if known is not None and not is_replaced else None
+        if known is None and others and not is_late and not is_lineage:
+            undecided = Undecided()
         reader = EventFileReader(file.path, make_decoder(source), offset=offset)
         with reader:
-            self._convert_events(reader, path, source, may_restart)
+            undecided = self._convert_events(reader, path, source, undecided)
         self.state.files[path] = identify(file.path, reader.offset, file.created)
+        self.state.files[path].undecided = undecided
 
-    def _convert_events(self, reader: EventFileReader, path: str, source: str, may_restart: bool) -> None:
+    def _convert_events(
+        self, reader: EventFileReader, path: str, source: str, undecided: Undecided | None
+    ) -> Undecided | None:
+        """Converts the rest of one file; returns what a later conversion must know to decide about it."""
         report = self.report
-        waiting: list[Event] | None = [] if may_restart else None
+        waiting: list[Event] = []
         reported = reader.offset
         for item in reader:
             if type(item) is Event:
                 report.events_read += 1
-                if waiting is None:
+                if undecided is None:
                     self._put(item, source)
                 elif not isinstance(item.content, FileVersion):
                     waiting.append(item)
-                    if self._is_decided(item, waiting, path):
+                    if self._is_decided(item, undecided, len(waiting), path):
                         self._put_all(waiting, source)
-                        waiting = None
+                        waiting = []
+                        undecided = None
             else:
                 self._note(item, path)
             if self._advance is not None and reader.offset - reported > _PROGRESS_BYTES:
                 self._advance(reader.offset - reported)
                 reported = reader.offset
-        if waiting:
+        if undecided is not None:
             self._put_all(waiting, source)
+            series = {
+                (tagged.value.kind, tagged.tag)
+                for event in waiting
+                if isinstance(event.content, Summary)
+                for tagged in event.content.values
+            }
+            undecided = Undecided(undecided.waited + len(waiting), sorted(series.union(undecided.introduced)))
         if self._advance is not None:
             self._advance(reader.offset - reported)
+        return undecided
 
-    def _is_decided(self, event: Event, waiting: list[Event], path: str) -> bool:
+    def _is_decided(self, event: Event, undecided: Undecided, waiting: int, path: str) -> bool:
         """Finds out whether the file being read is a restart, as soon as its events say so."""
         if isinstance(event.content, Summary):
-            is_restart = self._series.is_restart(event, event.content)
+            is_restart = self._series.is_restart(event, event.content, undecided.introduced)
             if is_restart:
-                self.report.restarts.append(RestartMark(path, event.step))
+                if self.task.options.on_restart == "mark":
+                    self.report.restarts.append(RestartMark(path, event.step))
                 self._series.forget()
                 self._sink.begin_session(event.step)
             if is_restart is not None:
                 return True
-        return len(waiting) >= _UNDECIDED
+        return undecided.waited + waiting >= _UNDECIDED
 
     def _put_all(self, events: Iterable[Event], source: str) -> None:
         for event in events:
@@ -251,8 +272,23 @@ class _RunConversion:
                                 starts.append((index, item.step))
                                 series.forget()
                         series.observe(item, item.content)
+        for index, step in starts:
+            self._note_restart(index, step)
         return {
             file.path: min(later)
             for index, file in enumerate(files)
             if (later := [step for start, step in starts if start > index])
         }
+
+    def _note_restart(self, index: int, step: int) -> None:
+        """Reports a restart that `latest` found, if it is new, and what an earlier conversion wrote before it came."""
+        path = relative_path(self.task.run.files[index].path, self.task.source)
+        known = self.state.files.get(path)
+        if known is not None and known.undecided is None:
+            return
+        self.report.restarts.append(RestartMark(path, step))
+        if any(series.max_step >= step for _, _, series in self.state.series):
+            self.report.problems.append(
+                f"{path}: begins again at step {step}; an earlier conversion wrote points that are superseded by it "
+                "now and stay in its output; --force leaves them out"
+            )

@@ -12,6 +12,8 @@ Layer: events < **series**. No I/O.
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import msgspec
 
 from ms_summary_bridge.events import Event, Summary, TaggedValue
@@ -82,12 +84,19 @@ class SeriesTable:
             return event
         return Event(event.wall_time, step, Summary(tuple(fresh)), event.format) if fresh else None
 
-    def is_restart(self, event: Event, summary: Summary) -> bool | None:
-        """Says whether a later file that goes on with `event` is a restart; None while its tags have no past."""
+    def is_restart(self, event: Event, summary: Summary, own: Container[tuple[str, str]] = ()) -> bool | None:
+        """Says whether a later file that goes on with `event` is a restart; None while its tags have no past.
+
+        Args:
+            event: The event.
+            summary: Its content.
+            own: `(kind, tag)` of series that the file itself began.
+        """
         known = [
             series.max_step
             for tagged in summary.values
             if (series := self._series.get((tagged.value.kind, tagged.tag))) is not None
+            and (tagged.value.kind, tagged.tag) not in own
         ]
         return event.step <= max(known) if known else None
 

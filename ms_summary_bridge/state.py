@@ -8,7 +8,9 @@ so it may lag behind them after a crash, and the writers then compare what lies 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +27,7 @@ __all__ = [
     "FileState",
     "RunState",
     "State",
+    "Undecided",
     "identify",
     "is_same_file",
     "load_state",
@@ -36,6 +39,15 @@ STATE_NAME: Final = ".ms_summary_bridge.json"
 _VERSION: Final = 1
 _HEAD_BYTES: Final = 4096
 _TAIL_BYTES: Final = 64
+
+
+class Undecided(msgspec.Struct):
+    """A later file of which nobody can say yet whether it is a restart: none of its tags has a past."""
+
+    waited: int = 0
+    """Events it has shown so far."""
+    introduced: list[tuple[str, str]] = msgspec.field(default_factory=list)
+    """`(kind, tag)` of the series it began itself, whose past says nothing."""
 
 
 class FileState(msgspec.Struct):
@@ -50,6 +62,7 @@ class FileState(msgspec.Struct):
     """Hash of the last bytes before `offset`: a file that was replaced by a longer one differs here."""
     order: int = 0
     """Seconds in its name: a file found later with a smaller number was overlooked."""
+    undecided: Undecided | None = None
 
 
 class OutputState(msgspec.Struct):
@@ -93,16 +106,36 @@ def load_state(destination: str) -> State:
     path = os.path.join(destination, STATE_NAME)
     try:
         with open(path, "rb") as file:
-            state = msgspec.json.decode(file.read(), type=State)
+            state = _decode(file.read())
     except FileNotFoundError:
         return State()
     except OSError as error:
         raise LogdirError(f"{path}: cannot be read: {error.strerror}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise LogdirError(f"{path}: damaged ({error}); start over with --force or another destination") from error
     if state.version != _VERSION:
         raise UsageError(f"{path}: written by another version of this program; start over with --force")
+    for name, run in state.runs.items():
+        parts = [*name.split("/"), *(output.name for output in run.outputs), *run.archives]
+        if "" in parts or ".." in parts or any("/" in part for part in parts):
+            raise LogdirError(f"{path}: damaged (a name leads out of it); start over with --force")
     return state
+
+
+def _decode(data: bytes) -> State:
+    try:
+        return msgspec.json.decode(data, type=State)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.convert(json.loads(data), State)
+
+
+def _encode(state: State) -> bytes:
+    try:
+        return msgspec.json.format(msgspec.json.encode(state), indent=1)
+    except UnicodeEncodeError:  # a tag or a path that is not UTF-8: its surrogates are kept as JSON escapes
+        return json.dumps(msgspec.to_builtins(state), indent=1).encode()
 
 
 def save_state(destination: str, state: State) -> None:
@@ -116,11 +149,13 @@ def save_state(destination: str, state: State) -> None:
     try:
         os.makedirs(destination, exist_ok=True)
         with open(temporary, "wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(state), indent=1))
+            file.write(_encode(state))
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
         raise LogdirError(f"{path}: cannot be written: {error.strerror}") from error
 
 
@@ -140,10 +175,13 @@ def locked(destination: str) -> Iterator[None]:
     except OSError as error:
         raise LogdirError(f"{destination}: cannot be written: {error.strerror}") from error
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LogdirError(f"{destination}: another conversion is writing there") from None
+        except OSError as error:
+            raise LogdirError(f"{destination}: cannot be locked: {error.strerror}") from error
         yield
-    except BlockingIOError:
-        raise LogdirError(f"{destination}: another conversion is writing there") from None
     finally:
         os.close(handle)
 

@@ -91,11 +91,12 @@ class TensorBoardRun:
             if encoded.archive is not None and self._keep_archive:
                 self._archive(source or event.format).write(encoded.archive)
                 self.archived += 1
-        if encoded.payload is None or self._is_dry:
+        if encoded.payload is None:
             return
-        if self._writer is None or self._begins_new_file:
+        if self._begins_new_file or (self._writer is None and not self._is_dry):
             self._open(event)
-        self._writer.write(encoded.payload)  # type: ignore[union-attr]
+        if self._writer is not None:
+            self._writer.write(encoded.payload)
 
     def _open(self, event: Event) -> None:
         outputs = self._state.outputs
@@ -109,9 +110,11 @@ class TensorBoardRun:
                 seconds = int(outputs[-1].name.split(".")[3])
                 name = f"events.out.tfevents.{seconds:010d}.{self._host}.{len(outputs):04d}"
             outputs.append(OutputState(name, 0))
+            self._begins_new_file = False
+            if self._is_dry:
+                return
             path = os.path.join(self.directory, name)
             self._writer = RecordWriter(path, offset=0 if os.path.exists(path) else None)
-            self._begins_new_file = False
             version = FileVersion(FILE_VERSION, WRITER_CONVERT)
             start = event.step if self._start_step is None else self._start_step
             for step, head in ((0, version), (start, SessionLog(SessionLog.START))):
