@@ -1,6 +1,6 @@
 """SummaryBridge: one callback in the place of SummaryCollector, for both viewers.
 
-Layer: callback.session, callback.collector, callback.measures < **callback.bridge**. Imports mindspore.
+Layer: callback.session, callback.collector, callback.step_values < **callback.bridge**. Imports mindspore.
 
 Here is *when* to collect; what and how are in the modules below. Nothing of ours may stop or slow a training: every
 call from MindSpore is guarded, and says once what went wrong.
@@ -13,29 +13,21 @@ import contextlib
 import functools
 import logging
 import os
-import re
 import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import mindspore
-import numpy as np
+import numpy.typing as npt
 from mindspore.train.callback import Callback, SummaryCollector
 
-from ms_summary_bridge.callback.arguments import as_batch, as_step
-from ms_summary_bridge.callback.clock import StepClock
 from ms_summary_bridge.callback.collector import StockCollector, has_seam
 from ms_summary_bridge.callback.fallback import Fallback
-from ms_summary_bridge.callback.measures import (
-    device_memory,
-    find_optimizer,
-    learning_rates,
-    read_outputs,
-    to_array,
-    to_number,
-)
+from ms_summary_bridge.callback.measures import to_number
 from ms_summary_bridge.callback.session import Session
+from ms_summary_bridge.callback.step_values import StepValues, scalar_item
+from ms_summary_bridge.callback.user_values import UserValues
 from ms_summary_bridge.errors import InvalidValueError, UsageError
 
 if TYPE_CHECKING:
@@ -45,7 +37,6 @@ __all__ = ["SummaryBridge"]
 
 _LOG: Final = logging.getLogger("ms_summary_bridge")
 _CLOSE_SECS: Final = 600.0  # as long as a slow disk may need for what waits at the end of a training
-_FIRST_PARAMETERS: Final = 5  # histograms without histogram_regular, as SummaryCollector
 _QUEUE_BYTES: Final = 512 << 20
 
 _Hook = TypeVar("_Hook", bound=Callable[..., None])
@@ -70,7 +61,7 @@ def _guarded(hook: _Hook) -> _Hook:
     return call  # type: ignore[return-value]
 
 
-class SummaryBridge(Callback):
+class SummaryBridge(Callback, UserValues):
     """Writes MindInsight summary files and TensorBoard event files while a model trains.
 
     It takes every argument of `mindspore.train.SummaryCollector` under the same name and with the same meaning, except
@@ -180,13 +171,11 @@ class SummaryBridge(Callback):
     def _reset_training(self) -> None:
         self._last_step: int | None = None
         self._tensor_steps = range(0)
-        self._parameters: list[Any] | None = None
-        self._optimizer: Any = None
-        self._clock = StepClock()
-        self._best: float | None = None
-        self._best_is_new = False
         self._checkpoint: Any = None
-        self._epoch = 0
+        specified = self._collector._collect_specified_data if self._collector is not None else {}
+        self._values = StepValues(
+            specified, collects_histograms=self._collects_histograms, collects_lr=self._collects_lr, warn=self._warn
+        )
 
     def _is_ours(self) -> bool:
         """Whether this is the process that made the bridge: a forked child must neither write nor wait."""
@@ -209,60 +198,16 @@ class SummaryBridge(Callback):
             self._summary_writer = BridgeSummaryWriter(directory, lambda: self._open_session().link, self.flush)
         return self._summary_writer
 
-    def add_scalar(self, tag: str, value: Any, step: int | None = None) -> None:
-        """Writes one number to both files; `step` is the training's own when None.
-
-        Raises:
-            InvalidValueError: The value is no number, or the step is no whole number.
-        """
-        self._add("scalar", tag, value, step)
-
-    def add_histogram(self, tag: str, values: Any, step: int | None = None) -> None:
-        """Writes the histogram of an array or tensor to both files.
-
-        Raises:
-            InvalidValueError: The value is no array, or the step is no whole number.
-        """
-        self._add("histogram", tag, values, step)
-
-    def add_image(self, tag: str, image: Any, step: int | None = None) -> None:
-        """Writes an image or a batch to both files.
-
-        Args:
-            tag: Name of the series.
-            image: `[h, w]`, `[h, w, c]`, `[c, h, w]` or `[n, c, h, w]` with c = 1 or 3. Unsigned bytes are taken as
-                they are; other numbers as MindSpore takes them: 0..1, else stretched.
-            step: The training's own when None.
-
-        Raises:
-            InvalidValueError: Another shape, or the step is no whole number.
-        """
-        array = to_array(image)
-        batch = None if array is None else as_batch(array)
-        self._add("pixels" if batch is not None and batch.dtype == np.uint8 else "image", tag, batch, step)
-
-    def add_tensor(self, tag: str, value: Any, step: int | None = None) -> None:
-        """Writes an array or tensor: whole to MindSpore's file, as a table and a histogram to TensorBoard's.
-
-        Raises:
-            InvalidValueError: The value is no array, or the step is no whole number.
-        """
-        self._add("tensor", tag, value, step)
-
-    def _add(self, plugin: str, tag: str, value: Any, step: Any) -> None:
-        array = to_array(value)
-        if array is None:
-            raise InvalidValueError(f"{type(value).__name__} is no {plugin}", tag=tag)
-        number = self._step if step is None else as_step(step, tag)
+    def _put_user_value(self, plugin: str, tag: str, array: npt.NDArray[Any], step: int | None) -> None:
         if self._is_ours():
-            self._open_session().put_value(plugin, tag, array, number)
+            self._open_session().put_value(plugin, tag, array, self._step if step is None else step)
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Waits until all that was collected so far is in the files; False if that takes over `timeout` seconds."""
         return self._session is None or not self._is_ours() or self._session.link.flush(timeout)
 
     def close(self) -> None:
-        """Ends the session: all is in the files when this returns. Can be called again; the next value begins new files."""
+        """Ends the session: all is in the files when this returns. The next value begins new ones."""
         if not self._is_ours():
             return
         with self._lock:
@@ -321,7 +266,7 @@ class SummaryBridge(Callback):
     @_guarded
     def on_train_step_begin(self, run_context: Any) -> None:
         """Notes the time."""
-        self._clock.begin_step(time.monotonic())
+        self._values.clock.begin_step(time.monotonic())
 
     @_guarded
     def on_train_step_end(self, run_context: Any) -> None:
@@ -330,7 +275,7 @@ class SummaryBridge(Callback):
         now = time.monotonic()
         step = int(parameters.cur_step_num)
         last, self._last_step, self._step = self._last_step, step, step
-        self._clock.end_step(now, 1 if last is None else step - last)
+        self._values.clock.end_step(now, 1 if last is None else step - last)
         if self._fallback is not None:
             self._fallback.collector.step_end(run_context)
             return
@@ -352,17 +297,16 @@ class SummaryBridge(Callback):
     def on_train_epoch_end(self, run_context: Any) -> None:
         """Notes the epoch, the checkpoint, the best loss."""
         parameters = run_context.original_args()
-        self._clock.pause()
+        self._values.clock.pause()
         if self._fallback is not None:
             self._fallback.collector.epoch_end(run_context)
             return
-        self._epoch = int(parameters.get("cur_epoch_num") or 0)
         if self._stock is not None:
             self._stock.save_landscape_checkpoint(parameters, "epoch")
         self._note_checkpoint(parameters, self._step)
-        best = f", best loss so far {self._best:.6g}" if self._best_is_new and self._best is not None else ""
-        self._best_is_new = False
-        self._landmark(f"epoch {self._epoch} ends{best}")
+        best = self._values.take_best_loss()
+        better = "" if best is None else f", best loss so far {best:.6g}"
+        self._landmark(f"epoch {parameters.get('cur_epoch_num')} ends{better}")
 
     @_guarded
     def on_train_end(self, run_context: Any) -> None:
@@ -398,7 +342,7 @@ class SummaryBridge(Callback):
             if number is None:
                 self._warn(f"metric {name}", f"the metric {name!r} is no number and is left out")
             else:
-                items.append(_scalar(f"eval/{name}", number))
+                items.append(scalar_item(f"eval/{name}", number))
         self._send(self._step, {"scalar": items})
         if self._mode == "eval":
             self._end("eval", parameters)
@@ -437,9 +381,7 @@ class SummaryBridge(Callback):
 
     def _begin_collecting(self, parameters: Any) -> None:
         """Does what only the first step can tell."""
-        self._optimizer = find_optimizer(parameters)
-        if self._optimizer is None:
-            self._warn("optimizer", "no optimizer is found: learning rate and parameters are not recorded")
+        self._values.begin(parameters)
         if self._stock is not None:
             self._stock.begin_train(parameters)
             self._tensor_steps = self._stock.tensor_steps(parameters)
@@ -450,8 +392,8 @@ class SummaryBridge(Callback):
             keeps = None if is_due and takes_tensors else (lambda plugin: (plugin == "tensor") == takes_tensors)
             self._stock.collect_step(parameters, keeps)
         if is_due:
-            collected["scalar"] = self._scalars(parameters)
-            collected["histogram"] = self._histograms()
+            collected["scalar"] = self._values.scalars(parameters)
+            collected["histogram"] = self._values.histograms()
         self._send(step, collected)
 
     def _send(self, step: int, collected: dict[str, list[dict[str, Any]]]) -> None:
@@ -461,56 +403,6 @@ class SummaryBridge(Callback):
         for plugin, items in collected.items():
             merged.setdefault(plugin, []).extend(items)
         session.put_collected(step, merged)
-
-    def _scalars(self, parameters: Any) -> list[dict[str, Any]]:
-        outputs = read_outputs(parameters.get("net_outputs"))
-        items = []
-        assert self._collector is not None
-        if self._collector._collect_specified_data.get("collect_metric"):
-            if outputs.loss is not None:
-                items.append(_scalar("loss/auto", outputs.loss))
-                if self._best is None or outputs.loss < self._best:
-                    self._best, self._best_is_new = outputs.loss, True
-            else:
-                self._warn("loss", "the network's output holds no number that can be the loss")
-        if not self._collects_lr:
-            return items
-        extras: dict[str, float] = {"epoch": float(parameters.get("cur_epoch_num") or 0)}
-        if outputs.learning_rate is not None:
-            extras["lr"] = outputs.learning_rate
-        elif self._optimizer is not None:
-            try:
-                extras.update(learning_rates(self._optimizer, _step_tensor))
-            except Exception as error:  # a schedule is the user's own code
-                self._warn("lr", f"the learning rate cannot be read and is left out: {error!r}")
-        if outputs.loss_scale is not None:
-            extras["loss_scale"] = outputs.loss_scale
-        if outputs.grad_norm is not None:
-            extras["grad_norm"] = outputs.grad_norm
-        extras.update(self._clock.take(_batch_size(parameters)))
-        extras.update(device_memory(mindspore))
-        return items + [_scalar(tag, number) for tag, number in extras.items()]
-
-    def _histograms(self) -> list[dict[str, Any]]:
-        """Returns the parameters' arrays, not copied: they are copied into the shared memory before this step ends."""
-        if self._parameters is None:
-            self._parameters = self._choose_parameters()
-        items = []
-        for parameter in self._parameters:
-            array = to_array(parameter.data)
-            if array is not None and array.ndim:
-                items.append({"tag": f"{parameter.name}/auto", "value": array})
-        return items
-
-    def _choose_parameters(self) -> list[Any]:
-        assert self._collector is not None
-        data = self._collector._collect_specified_data
-        if self._optimizer is None or not self._collects_histograms or "histogram_regular" not in data:
-            return []
-        regular = data["histogram_regular"]
-        if regular is None:
-            return list(self._optimizer.parameters[:_FIRST_PARAMETERS])
-        return [parameter for parameter in self._optimizer.parameters if re.match(regular, parameter.name)]
 
     def _end(self, mode: str, parameters: Any) -> None:
         if self._stock is not None:
@@ -559,24 +451,3 @@ def _reaches(steps: range, last: int, step: int) -> bool:
     if not steps or step < steps[0] or last >= steps[-1]:
         return False
     return (min(step, steps[-1]) - steps[0]) // steps.step > (last - steps[0]) // steps.step
-
-
-def _scalar(tag: str, number: float) -> dict[str, Any]:
-    return {"tag": tag, "value": np.asarray(number)}
-
-
-def _step_tensor(step: int) -> Any:
-    return mindspore.Tensor(step, mindspore.int32)
-
-
-def _batch_size(parameters: Any) -> int | None:
-    """Returns the samples of one step: from the data set, else from the first input's first axis."""
-    dataset = parameters.get("train_dataset")
-    with contextlib.suppress(Exception):  # a data set of the user's own may raise anything
-        size = int(dataset.get_batch_size())
-        if size > 0:
-            return size
-    element = parameters.get("train_dataset_element")
-    first = element[0] if isinstance(element, (list, tuple)) and element else element
-    shape = getattr(first, "shape", None)
-    return int(shape[0]) if shape else None

@@ -1,0 +1,71 @@
+"""The values that users add themselves, `bridge.add_*`: checked here, written like collected ones.
+
+Layer: callback.arguments, callback.measures < **callback.user_values**.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ms_summary_bridge.callback.arguments import as_batch, as_step
+from ms_summary_bridge.callback.measures import to_array
+from ms_summary_bridge.errors import InvalidValueError
+
+__all__ = ["UserValues"]
+
+
+class UserValues:
+    """The `add_*` methods of a bridge."""
+
+    def _put_user_value(self, plugin: str, tag: str, array: npt.NDArray[Any], step: int | None) -> None:
+        """Takes one checked value; a step of None is the training's own."""
+        raise NotImplementedError
+
+    def add_scalar(self, tag: str, value: Any, step: int | None = None) -> None:
+        """Writes one number to both files; `step` is the training's own when None.
+
+        Raises:
+            InvalidValueError: The value is no number, or the step is no whole number.
+        """
+        self._add("scalar", tag, value, step)
+
+    def add_histogram(self, tag: str, values: Any, step: int | None = None) -> None:
+        """Writes the histogram of an array or tensor to both files.
+
+        Raises:
+            InvalidValueError: The value is no array, or the step is no whole number.
+        """
+        self._add("histogram", tag, values, step)
+
+    def add_image(self, tag: str, image: Any, step: int | None = None) -> None:
+        """Writes an image or a batch to both files.
+
+        Args:
+            tag: Name of the series.
+            image: `[h, w]`, `[h, w, c]`, `[c, h, w]` or `[n, c, h, w]` with c = 1 or 3. Unsigned bytes are taken as
+                they are; other numbers as MindSpore takes them: 0..1, else stretched.
+            step: The training's own when None.
+
+        Raises:
+            InvalidValueError: Another shape, or the step is no whole number.
+        """
+        array = to_array(image)
+        batch = None if array is None else as_batch(array)
+        self._add("pixels" if batch is not None and batch.dtype == np.uint8 else "image", tag, batch, step)
+
+    def add_tensor(self, tag: str, value: Any, step: int | None = None) -> None:
+        """Writes an array or tensor: whole to MindSpore's file, as a table and a histogram to TensorBoard's.
+
+        Raises:
+            InvalidValueError: The value is no array, or the step is no whole number.
+        """
+        self._add("tensor", tag, value, step)
+
+    def _add(self, plugin: str, tag: str, value: Any, step: Any) -> None:
+        array = to_array(value)
+        if array is None:
+            raise InvalidValueError(f"{type(value).__name__} is no {plugin}", tag=tag)
+        self._put_user_value(plugin, tag, array, None if step is None else as_step(step, tag))
