@@ -387,6 +387,16 @@ class RecordWriter:
         return self._written + self._pending_bytes
 
     @property
+    def waiting_bytes(self) -> int:
+        """Bytes of whole records that are not in the file yet."""
+        return self._pending_bytes
+
+    @property
+    def waiting_records(self) -> int:
+        """Records that are not in the file yet."""
+        return len(self._pending)
+
+    @property
     def surplus(self) -> int:
         """Bytes of the file behind all that was written: not yet compared. 0 but for a reopened file."""
         return max(self._file_end - self.offset, 0)
