@@ -142,7 +142,7 @@ class LossCounter:
 
 
 def encode_json(report: object) -> bytes:
-    """Returns any report as JSON. Bytes that are not UTF-8, in a tag or a path, are written as `\\xff`."""
+    """Returns any report as JSON. Bytes of a tag or a path that are not UTF-8 are written as backslash escapes."""
     try:
         encoded = msgspec.json.encode(report)
     except UnicodeEncodeError:

@@ -25,6 +25,7 @@ from ms_summary_bridge.series import Series
 __all__ = [
     "STATE_NAME",
     "FileState",
+    "OutputState",
     "RunState",
     "State",
     "Undecided",

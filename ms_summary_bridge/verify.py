@@ -103,8 +103,9 @@ class _Series:
 def verify_logdirs(a: str, b: str) -> VerifyReport:
     """Compares every run below `a` with its counterpart below `b`.
 
-    Runs are matched by name, or by the name that the conversion to the other side gave them; when each side has one run, these two are compared whatever they are called. When both
-    arguments are the same directory, its source files are compared with the files this package made beside them.
+    Runs are matched by name, or by the name that the conversion to the other side gave them; when each side has one
+    run, these two are compared whatever they are called. When both arguments are the same directory, its source files
+    are compared with the files this package made beside them.
 
     Raises:
         NoEventsError: A side has no event files.
