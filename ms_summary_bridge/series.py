@@ -17,7 +17,7 @@ from collections.abc import Container
 import msgspec
 
 from ms_summary_bridge.events import Event, Summary, TaggedValue
-from ms_summary_bridge.values import Scalar
+from ms_summary_bridge.values import Histogram, Scalar
 
 __all__ = ["Series", "SeriesTable"]
 
@@ -39,6 +39,9 @@ class SeriesTable:
 
     def __init__(self, rows: list[tuple[str, str, Series]] | None = None) -> None:
         self._series: dict[tuple[str, str], Series] = {(kind, tag): series for kind, tag, series in rows or ()}
+        # Last values whose fingerprint is not made yet: it is needed only where a step comes twice, and takes long for
+        # a histogram. Larger values are not held here.
+        self._unmarked: dict[str, Histogram] = {}
         self.repeated = 0
         """Values passed over because they repeat their tag's previous one."""
         self.went_back: dict[str, int] = {}
@@ -47,6 +50,8 @@ class SeriesTable:
     @property
     def rows(self) -> list[tuple[str, str, Series]]:
         """Everything known, for `SeriesTable(rows)`."""
+        for tag in tuple(self._unmarked):
+            self._mark(tag)
         return [(kind, tag, series) for (kind, tag), series in self._series.items()]
 
     def observe(self, event: Event, summary: Summary) -> Event | None:
@@ -60,8 +65,17 @@ class SeriesTable:
         fresh: list[TaggedValue] | None = None  # only made when something repeats
         for index, tagged in enumerate(summary.values):
             value = tagged.value
-            fingerprint = value.bits if type(value) is Scalar else value.fingerprint()
             series = table.get((value.kind, tagged.tag))
+            if type(value) is Scalar:
+                fingerprint = value.bits
+            elif type(value) is not Histogram:
+                fingerprint = value.fingerprint()
+            elif series is None or step != series.step:
+                fingerprint = b""
+                self._unmarked[tagged.tag] = value
+            else:
+                self._mark(tagged.tag)
+                fingerprint = value.fingerprint()
             if series is None:
                 table[value.kind, tagged.tag] = Series(step, step, fingerprint)
             else:
@@ -100,6 +114,13 @@ class SeriesTable:
         ]
         return event.step <= max(known) if known else None
 
+    def _mark(self, tag: str) -> None:
+        """Makes the fingerprint of a last histogram that has none yet."""
+        value = self._unmarked.pop(tag, None)
+        if value is not None:
+            self._series[Histogram.kind, tag].fingerprint = value.fingerprint()
+
     def forget(self) -> None:
         """Begins anew after a restart: no value of the new session repeats one of the old."""
         self._series.clear()
+        self._unmarked.clear()

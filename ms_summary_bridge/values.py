@@ -139,15 +139,9 @@ class Histogram(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         digest = hashlib.blake2b(digest_size=16)
         for array in (self.left, self.right, self.widths, self.count.astype(np.float64)):
             digest.update(array.tobytes())
-        digest.update(
-            repr(
-                (
-                    *(None if x is None else float(x).hex() for x in (self.min, self.max, self.sum, self.sum_squares)),
-                    None if self.total is None else float(self.total).hex(),
-                    (self.nan_count, self.pos_inf_count, self.neg_inf_count),
-                )
-            ).encode()
-        )
+        for number in (self.min, self.max, self.sum, self.sum_squares, self.total):
+            digest.update(b"-" if number is None else _FLOAT64.pack(number))
+        digest.update(b"%d %d %d" % (self.nan_count, self.pos_inf_count, self.neg_inf_count))
         return digest.digest()
 
     def __eq__(self, other: object) -> bool:

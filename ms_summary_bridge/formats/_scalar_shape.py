@@ -20,6 +20,7 @@ from ms_summary_bridge.values import Scalar
 __all__ = ["ScalarShapes"]
 
 _SIZE: Final = 4096
+_MAX_BYTES: Final = 1024  # a longer event is hardly one scalar, and to look up its bytes would cost their length
 _WALL_TIME: Final = wire.FLOAT64.unpack_from
 _MAX_WALL_TIME: Final = 1.7976931348623157e308
 
@@ -39,7 +40,7 @@ class ScalarShapes:
 
     def decode(self, payload: bytes) -> Event | None:
         """Returns the event if its shape is known, else None."""
-        if len(payload) < 24 or payload[0] != 0x09 or payload[9] != 0x10:
+        if not 24 <= len(payload) <= _MAX_BYTES or payload[0] != 0x09 or payload[9] != 0x10:
             return None
         step = payload[10]
         position = 11
@@ -67,7 +68,9 @@ class ScalarShapes:
     def learn(self, payload: bytes, event: Event) -> None:
         """Remembers the shape of an event that was decoded in the general way, if it has one scalar and no more."""
         content = event.content
-        if event.original is not None or not isinstance(content, Summary) or len(content.values) != 1:
+        if len(payload) > _MAX_BYTES or event.original is not None:
+            return
+        if not isinstance(content, Summary) or len(content.values) != 1:
             return
         tagged = content.values[0]
         if tagged.original is not None or not isinstance(tagged.value, Scalar) or len(self._tags) >= _SIZE:

@@ -8,6 +8,7 @@ own writer fills was measured: always `float_data`, whatever the dtype.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Final
 
 import numpy as np
@@ -244,9 +245,15 @@ def encode_tensorboard_tensor(array: npt.NDArray[Any], data_type: int) -> bytes:
         array: Elements in the dtype that `data_type` stands for.
         data_type: Number of the dtype in TensorFlow's `DataType`.
     """
-    shape = b"".join(wire.length_delimited(b"\x12", b"\x08" + wire.varint(size)) for size in array.shape)
-    out = b"\x08" + wire.varint(data_type) + wire.length_delimited(b"\x12", shape)
+    out = _tensorboard_head(data_type, array.shape)
     return out + wire.length_delimited(b"\x22", array.tobytes()) if array.size else out
+
+
+@functools.lru_cache(maxsize=256)
+def _tensorboard_head(data_type: int, shape: tuple[int, ...]) -> bytes:
+    """Encodes data type and shape, of which a run has a few."""
+    dims = b"".join(wire.length_delimited(b"\x12", b"\x08" + wire.varint(size)) for size in shape)
+    return b"\x08" + wire.varint(data_type) + wire.length_delimited(b"\x12", dims)
 
 
 # ---------------------------------------------------------------- for people

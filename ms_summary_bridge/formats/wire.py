@@ -112,7 +112,11 @@ def fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int
         elif wire_type == VARINT:
             if key < 8:
                 raise EventDecodeError(f"the message is malformed: field 0 at byte {position}")
-            value, position = read_varint(data, position, end)
+            if position < end and data[position] < 128:
+                value = data[position]
+                position += 1
+            else:
+                value, position = read_varint(data, position, end)
             yield key, value, position
             continue
         elif wire_type == FIXED64:
