@@ -1,6 +1,7 @@
-"""Trains a very small network on MindSpore with the real SummaryCollector, and evaluates it.
+"""Trains a very small network on MindSpore with the real SummaryCollector or the bridge, and evaluates it.
 
 Usage: python tests/train_small.py SUMMARY_DIR [--epochs N] [--freq N] [--mode graph|pynative]
+           [--callback collector|bridge]
 
 What is then in SUMMARY_DIR, with the default of 2 epochs of 8 steps each:
 
@@ -22,7 +23,9 @@ import mindspore
 import numpy as np
 from mindspore import nn, ops
 from mindspore.dataset import GeneratorDataset
-from mindspore.train import Accuracy, Model, SummaryCollector
+from mindspore.train import Accuracy, Callback, Model, SummaryCollector
+
+from ms_summary_bridge import SummaryBridge
 
 SIDE = 16  # pixels of an image
 CLASSES = 3
@@ -68,12 +71,13 @@ def make_dataset() -> GeneratorDataset:
     return dataset.batch(BATCH)
 
 
-def make_collector(summary_dir: str, freq: int) -> SummaryCollector:
-    """Returns a collector of everything but the loss landscape.
+def make_collector(summary_dir: str, freq: int, callback: str) -> Callback:
+    """Returns a collector of everything but the loss landscape: MindSpore's own, or the bridge in its place.
 
     That one is on by default and saves a checkpoint at most of the first steps; only an explicit None stops it.
     """
-    return SummaryCollector(
+    collector = SummaryBridge if callback == "bridge" else SummaryCollector
+    return collector(
         summary_dir,
         collect_freq=freq,
         collect_specified_data={"collect_landscape": None, "histogram_regular": ".*"},
@@ -89,6 +93,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--freq", type=int, default=1, help="collect at every N-th step")
     parser.add_argument("--mode", choices=["graph", "pynative"], default="graph")
+    parser.add_argument("--callback", choices=["collector", "bridge"], default="collector")
     arguments = parser.parse_args()
 
     mindspore.set_seed(0)
@@ -104,7 +109,7 @@ def main() -> None:
     model.train(
         arguments.epochs,
         make_dataset(),
-        callbacks=[make_collector(arguments.summary_dir, arguments.freq)],
+        callbacks=[make_collector(arguments.summary_dir, arguments.freq, arguments.callback)],
         dataset_sink_mode=False,
     )
     # The names of summary files have whole seconds, and MindSpore overwrites: within the same second the evaluation's
@@ -114,7 +119,7 @@ def main() -> None:
         time.sleep(0.05)
     model.eval(
         make_dataset(),
-        callbacks=[make_collector(arguments.summary_dir, arguments.freq)],
+        callbacks=[make_collector(arguments.summary_dir, arguments.freq, arguments.callback)],
         dataset_sink_mode=False,
     )
 
