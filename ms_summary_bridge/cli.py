@@ -84,8 +84,11 @@ def _print(renderables: Iterable[RenderableType], console: Console) -> None:
 
 
 def _print_json(report: object) -> None:
-    sys.stdout.buffer.write(encode_json(report))
-    sys.stdout.flush()
+    try:
+        sys.stdout.buffer.write(encode_json(report))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise BrokenPipeError from None  # without its number, by which typer would know it and exit with 1
 
 
 class _Console(Console):

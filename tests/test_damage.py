@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.mindspore_run import START, event, scalar, scalars, summary_bytes, summary_name, write_summary
-from tests.scripted import build_record, flip_bit, put, scalar_payload, version_payload
 
 from ms_summary_bridge.cli import main
 from ms_summary_bridge.formats.wire import fixed64, length_delimited
 from ms_summary_bridge.inspect import inspect_logdir
+from tests.mindspore_run import START, event, scalar, scalars, summary_bytes, summary_name, write_summary
+from tests.scripted import build_record, flip_bit, put, scalar_payload, version_payload
 
 RECORDS = [build_record(version_payload("mindspore"))]
 RECORDS += [build_record(scalar_payload("mindspore", step)) for step in range(1, 6)]

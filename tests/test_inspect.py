@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.mindspore_run import START, event, histogram, scalar, scalars, summary_name, tensor, write_summary
-from tests.scripted import build_file, put, tensorboard_name
 
 from ms_summary_bridge.convert import convert_logdir
 from ms_summary_bridge.errors import LogdirError, NoEventsError
 from ms_summary_bridge.inspect import inspect_logdir
+from tests.mindspore_run import START, event, histogram, scalar, scalars, summary_name, tensor, write_summary
+from tests.scripted import build_file, put, tensorboard_name
 
 
 def test_counts_steps_and_times(tmp_path: Path) -> None:

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.mindspore_run import PNG, START, event, histogram, image, scalar, scalars, tensor, write_summary
-from tests.scripted import build_file, put, tensorboard_name
 
 from ms_summary_bridge.archive import archive_name
 from ms_summary_bridge.convert import convert_logdir
@@ -17,6 +15,8 @@ from ms_summary_bridge.events import Event
 from ms_summary_bridge.run_conversion import ConvertOptions
 from ms_summary_bridge.values import Image, Scalar, Value
 from ms_summary_bridge.verify import Difference, verify_logdirs
+from tests.mindspore_run import PNG, START, event, histogram, image, scalar, scalars, tensor, write_summary
+from tests.scripted import build_file, put, tensorboard_name
 
 KINDS: dict[str, Value] = {
     "scalar": scalar(0.1),
