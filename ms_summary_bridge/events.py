@@ -97,6 +97,8 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     original: bytes | None = None
     """The payload as read, when the envelope holds something that encoding would not give back: a field
     unknown to us, or a step where none is written. None otherwise."""
+    derived: bool = False
+    """Computed from another event by this package (the drawing of a graph): not converted back."""
 
 
 class DataPoint(msgspec.Struct, frozen=True, gc=False):

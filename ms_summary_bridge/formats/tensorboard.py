@@ -52,6 +52,7 @@ from ms_summary_bridge.formats._tensor import (
     statistics_table,
     value_histogram,
 )
+from ms_summary_bridge.formats.graph import convert_graph_event, is_converted_graph
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor, Value
 
 __all__ = ["FILE_VERSION", "FORMAT", "TensorBoardDecoder", "TensorBoardEncoder"]
@@ -79,7 +80,7 @@ class TensorBoardDecoder:
         """Decodes one payload.
 
         Graphs, run metadata, log messages and values of plugins other than scalars, histograms and images are
-        carried as `Opaque`.
+        carried as `Opaque`. A graph that was drawn from another format's graph is marked as derived.
 
         Raises:
             EventDecodeError: The payload is no such message, or its wall_time is not finite.
@@ -96,6 +97,7 @@ class TensorBoardDecoder:
         content: Content | None = None
         writer: str | None = None
         is_exact = True
+        is_derived = False
         unknown = 0
         for key, a, b in wire.fields(payload, 0, len(payload)):
             if key == 0x09:
@@ -116,6 +118,7 @@ class TensorBoardDecoder:
                     is_exact = is_exact and is_plain
                 elif key in _WHOLE:
                     content = Opaque(_WHOLE[key], payload)
+                    is_derived = key == 0x22 and is_converted_graph(payload[a:b])
                 else:
                     unknown = key >> 3
         if not math.isfinite(wall_time):
@@ -128,7 +131,7 @@ class TensorBoardDecoder:
             else:
                 is_exact = False
         if isinstance(content, Opaque) or (is_exact and not unknown):
-            return Event(wall_time, step, content, FORMAT)
+            return Event(wall_time, step, content, FORMAT, None, is_derived)
         return Event(wall_time, step, content, FORMAT, payload)
 
     def _decode_summary(self, payload: bytes, start: int, end: int) -> tuple[Summary, bool]:
@@ -273,8 +276,8 @@ class TensorBoardEncoder:
     def encode(self, event: Event) -> Encoded:
         """Encodes one event.
 
-        Loss: a tensor becomes a table and a histogram of its elements; kinds that TensorBoard has no place for are
-        left out. Both are named in the result, and handed back in `archive`.
+        Loss: a tensor becomes a table and a histogram of its elements, a MindSpore graph a drawing of it; kinds that
+        TensorBoard has no place for are left out. All are named in the result, and handed back in `archive`.
         """
         is_own = event.format == FORMAT
         content = event.content
@@ -301,6 +304,8 @@ class TensorBoardEncoder:
             return Encoded(out)
         if isinstance(content, SessionLog):
             return Encoded(head + wire.length_delimited(b"\x3a", _encode_session_log(content)))
+        if content.kind == "graph" and event.format == "mindspore":
+            return _encode_graph(event, content.payload, head)
         return Encoded(
             None, (Loss(content.kind, "", f"TensorBoard has no place for a MindSpore {content.kind}"),), event
         )
@@ -412,6 +417,20 @@ def _loss_of(value: Value) -> str:
     if isinstance(value, Tensor):
         return "shown as a table of statistics and a histogram of its elements"
     return value.reason or f"TensorBoard has no place for a {value.kind}"
+
+
+def _encode_graph(event: Event, payload: bytes, head: bytes) -> Encoded:
+    """Draws a MindSpore graph; the graph itself goes to the archive."""
+    try:
+        graph, counts = convert_graph_event(payload)
+    except InvalidValueError as error:
+        return Encoded(None, (Loss("graph", "", error.message),), event)
+    note = f"drawn as a TensorFlow graph; {counts.nodes} operators, {counts.edges} edges"
+    if counts.dangling_edges:
+        note += f", {counts.dangling_edges} of them from names that nothing has"
+    if counts.ambiguous:
+        note += f", {counts.ambiguous} names are taken twice"
+    return Encoded(head + wire.length_delimited(b"\x22", graph), (Loss("graph", "", note),), event)
 
 
 def _encode_session_log(log: SessionLog) -> bytes:

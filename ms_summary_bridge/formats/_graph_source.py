@@ -1,0 +1,144 @@
+"""MindSpore's ANF graph, taken apart as far as drawing it needs.
+
+Layer: errors < **formats._graph_source**.
+
+Read from the wire, with values and types left as bytes: a network has few distinct ones among its many operators, so
+each is looked at once. Inside a MindSpore process, where protobuf is pure Python, that is 12 times as fast as message
+objects.
+
+Source: `proto/mindspore/graph.proto`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ms_summary_bridge.formats import wire
+
+__all__ = ["Constant", "Graph", "Operator", "Output", "Parameter", "read_graph"]
+
+
+class Operator(msgspec.Struct):
+    """A `NodeProto`."""
+
+    name: str = ""
+    op_type: str = ""
+    scope: str = ""
+    full_name: str = ""
+    instance_name: str = ""
+    inputs: list[tuple[str, bool]] = []
+    """Names of what it takes, and whether the edge is an order of execution only."""
+    attributes: list[tuple[str, bytes]] = []
+    """Names and `ValueProto`s."""
+    output_type: bytes = b""
+    """A `TypeProto`."""
+
+
+class Parameter(msgspec.Struct):
+    """A `ParameterProto`."""
+
+    name: str = ""
+    type: bytes = b""
+    default: bytes | None = None
+
+
+class Output(msgspec.Struct):
+    """An `OutputProto`."""
+
+    name: str = ""
+    type: bytes = b""
+
+
+class Constant(msgspec.Struct):
+    """A `NamedValueProto`."""
+
+    name: str = ""
+    value: bytes = b""
+
+
+class Graph(msgspec.Struct):
+    """A `GraphProto`."""
+
+    name: str = ""
+    operators: list[Operator] = []
+    parameters: list[Parameter] = []
+    outputs: list[Output] = []
+    constants: list[Constant] = []
+
+
+def read_graph(data: bytes) -> Graph:
+    """Reads a `GraphProto`.
+
+    Raises:
+        EventDecodeError: The bytes are no message.
+        UnicodeDecodeError: A name is not UTF-8.
+    """
+    graph = Graph()
+    for key, a, b in wire.fields(data, 0, len(data)):
+        if key == 0x0A:
+            graph.operators.append(_read_operator(data, a, b))
+        elif key == 0x12:
+            graph.name = data[a:b].decode()
+        elif key == 0x1A:
+            graph.parameters.append(_read_parameter(data, a, b))
+        elif key == 0x22:
+            graph.outputs.append(Output(*_read_pair(data, a, b)))
+        elif key == 0x2A:
+            graph.constants.append(Constant(*_read_pair(data, a, b)))
+    return graph
+
+
+def _read_operator(data: bytes, start: int, end: int) -> Operator:
+    operator = Operator()
+    for key, a, b in wire.fields(data, start, end):
+        if key == 0x0A:
+            operator.inputs.append(_read_input(data, a, b))
+        elif key == 0x12:
+            operator.name = data[a:b].decode()
+        elif key == 0x1A:
+            operator.op_type = data[a:b].decode()
+        elif key == 0x22:
+            operator.scope = data[a:b].decode()
+        elif key == 0x2A:
+            operator.attributes.append(_read_pair(data, a, b))
+        elif key == 0x32:
+            operator.output_type = data[a:b]
+        elif key == 0x42:
+            operator.full_name = data[a:b].decode()
+        elif key == 0x52:
+            operator.instance_name = data[a:b].decode()
+    return operator
+
+
+def _read_input(data: bytes, start: int, end: int) -> tuple[str, bool]:
+    name = ""
+    is_control = False
+    for key, a, b in wire.fields(data, start, end):
+        if key == 0x0A:
+            name = data[a:b].decode()
+        elif key == 0x10:
+            is_control = a == 1  # CONTROL_EDGE; a number protobuf does not know it reads as the first, DATA_EDGE
+    return name, is_control
+
+
+def _read_parameter(data: bytes, start: int, end: int) -> Parameter:
+    parameter = Parameter()
+    for key, a, b in wire.fields(data, start, end):
+        if key == 0x0A:
+            parameter.name = data[a:b].decode()
+        elif key == 0x12:
+            parameter.type = data[a:b]
+        elif key == 0x1A:
+            parameter.default = data[a:b]
+    return parameter
+
+
+def _read_pair(data: bytes, start: int, end: int) -> tuple[str, bytes]:
+    """Reads what has a name in field 1 and a message in field 2: attributes, constants, outputs."""
+    name, message = "", b""
+    for key, a, b in wire.fields(data, start, end):
+        if key == 0x0A:
+            name = data[a:b].decode()
+        elif key == 0x12:
+            message = data[a:b]
+    return name, message
