@@ -37,6 +37,14 @@ def _aligned(size: int) -> int:
     return (size + _ALIGN - 1) // _ALIGN * _ALIGN
 
 
+def _open_doorbell() -> tuple[int, int]:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(OSError):  # an unprivileged user may have used up the allowance: a shorter pipe does
+        fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    return reading, writing
+
+
 class RingProducer:
     """The end that puts messages in; used by one thread at a time.
 
@@ -53,10 +61,7 @@ class RingProducer:
         self.memory_fd = os.memfd_create("ms_summary_bridge")
         os.ftruncate(self.memory_fd, _HEAD_BYTES + self._size)
         self._memory = mmap.mmap(self.memory_fd, _HEAD_BYTES + self._size)
-        self.doorbell_fd, self._bell = os.pipe()
-        os.set_blocking(self._bell, False)
-        with contextlib.suppress(OSError):  # an unprivileged user may have used up the allowance: a shorter pipe does
-            fcntl.fcntl(self._bell, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        self.doorbell_fd, self._bell = _open_doorbell()
         self._waiting: deque[tuple[int, int]] = deque()  # put, and not taken yet
         self._unrung: deque[tuple[int, int]] = deque()  # put, and the pipe had no room to say so
         self._taken = 0
@@ -74,7 +79,7 @@ class RingProducer:
             False when there is no room: nothing was put.
 
         Raises:
-            BrokenPipeError: The consumer is gone.
+            BrokenPipeError: The consumer is gone. The message was put: `reattach` and `ring_again` hand it on.
         """
         buffers: list[pickle.PickleBuffer] = []
         head = pickle.dumps(message, protocol=5, buffer_callback=buffers.append)
@@ -135,8 +140,7 @@ class RingProducer:
             The messages that wait: they are told again, so what the dead consumer had not finished is not lost.
         """
         os.close(self._bell)
-        self.doorbell_fd, self._bell = os.pipe()
-        os.set_blocking(self._bell, False)
+        self.doorbell_fd, self._bell = _open_doorbell()
         self._forget_taken()
         self._unrung = deque(self._waiting)
         return list(self._waiting)
@@ -167,6 +171,8 @@ class RingConsumer:
         self._view = memoryview(self._memory)
         self._bell = doorbell_fd
         os.set_blocking(doorbell_fd, False)
+        self._poll = select.poll()  # not select(), which knows no descriptor above 1023
+        self._poll.register(doorbell_fd, select.POLLIN)
         self._heard = b""
         (self._count,) = _COUNT.unpack_from(self._memory)
         self.is_ended = False
@@ -181,8 +187,7 @@ class RingConsumer:
             The message; None when none came in `timeout` seconds, or none will come.
         """
         if len(self._heard) < _DOORBELL.size:
-            ready, _, _ = select.select([self._bell], [], [], timeout)
-            if not ready:
+            if not self._poll.poll(timeout * 1000):
                 return None
             try:
                 heard = os.read(self._bell, 1 << 16)
