@@ -28,6 +28,7 @@ __all__ = ["WriterLink"]
 
 _LOG: Final = logging.getLogger("ms_summary_bridge")
 _MAX_STARTS: Final = 3
+_STALL_SECS: Final = 30.0  # a writer process that takes nothing for so long is not waited for
 _HEAVY: Final = ("histogram", "image", "tensor", "landscape")
 
 
@@ -58,7 +59,7 @@ class WriterLink:
         self.dropped: dict[str, int] = {}
         """Values that were not handed over, by kind."""
         self.result: dict[str, Any] | None = None
-        """What the writer process said at its end: files, and counts of what could not be written."""
+        """What the writer process said at its end: counts of what could not be written."""
 
     def put(self, *message: Any) -> bool:
         """Hands over one message; returns whether it was taken."""
@@ -82,6 +83,8 @@ class WriterLink:
     def count_dropped(self, kind: str, count: int) -> None:
         """Counts values that were not handed over, and says so once."""
         self.dropped[kind] = self.dropped.get(kind, 0) + count
+        if self._starts >= _MAX_STARTS and self._process is None:
+            return  # said already: there is no writer process
         self.warn(
             "dropped",
             f"values come faster than they can be written: from now on some are left out ({kind} first); "
@@ -95,11 +98,11 @@ class WriterLink:
             assert self._ring is not None
             is_taken = self._ring.put(message)
         except BrokenPipeError:
-            return self._replace() and self._put(message)
+            return self._replace()  # which hands on what was put
         except (OSError, ValueError, TypeError, AttributeError, MemoryError) as error:
             self.warn(f"put {type(error).__name__}", f"a collection could not be handed to the writer: {error!r}")
             return False
-        self._listen(0.0)
+        self._listen()
         return is_taken
 
     def _start(self) -> bool:
@@ -112,7 +115,9 @@ class WriterLink:
                 self._ring = RingProducer(self._queue_bytes)
             reports, theirs = os.pipe()
             memory, doorbell = self._ring.memory_fd, self._ring.doorbell_fd
-            code = "import sys; from ms_summary_bridge.callback.worker import main; sys.exit(main(sys.argv[1:]))"
+            # Without the working directory, which -c puts first: a json.py in it is not the training's own json.
+            code = "import sys; del sys.path[:sys.path[0] == '']; from ms_summary_bridge.callback.worker import main; "
+            code += "sys.exit(main(sys.argv[1:]))"
             arguments = [str(memory), str(doorbell), str(theirs), str(self._pid)]
             arguments.append(msgspec.json.encode(self._config).decode())
             # Not a fork: a copy of a training process holds its memory, its threads' locks and its protobuf settings.
@@ -136,31 +141,35 @@ class WriterLink:
         return True
 
     def _replace(self) -> bool:
-        """Starts another writer process in place of one that is gone."""
+        """Starts another writer process in place of one that is gone, and hands it what waits."""
         assert self._ring is not None
-        if self._process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(0.1)
-        self._process = None
-        os.close(self._reports)
-        self._reports = -1
-        self.warn("died", "the writer process has died; another one goes on in new files")
-        self._ring.reattach()
-        if not self._start():
-            self.warn("given up", "the writer process keeps dying: recording ends, training goes on")
-            return False
-        self._ring.ring_again()
-        return True
+        while True:
+            if self._process is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(0.1)
+            self._process = self.result = None
+            self._heard = b""
+            os.close(self._reports)
+            self._reports = -1
+            self.warn("died", "the writer process has died; another one goes on in new files")
+            self._ring.reattach()
+            if not self._start():
+                self.warn("given up", "the writer process keeps dying: recording ends, training goes on")
+                self.count_dropped("collection", self._ring.backlog)
+                self._ring.close_consumer_ends()
+                self._ring.close()
+                return False
+            with contextlib.suppress(BrokenPipeError):  # died as well
+                self._ring.ring_again()
+                return True
 
     def _has_ended(self) -> bool:
         return self._process is None or self._process.poll() is not None
 
-    def _listen(self, timeout: float) -> None:
+    def _listen(self) -> None:
         """Reads what the writer process reports: warnings, acknowledged flushes, the result."""
         if self._reports < 0:
             return
-        if timeout:
-            select.select([self._reports], [], [], timeout)
         with contextlib.suppress(BlockingIOError):
             self._heard += os.read(self._reports, 1 << 16)
         *lines, self._heard = self._heard.split(b"\n")
@@ -186,53 +195,96 @@ class WriterLink:
             False when that took longer than `timeout` seconds, or cannot be.
         """
         if os.getpid() != self._pid or self._is_closed or self._process is None:
-            return self._process is None
+            return self._starts == 0
         deadline = time.monotonic() + timeout
-        with self._lock:
-            self._flushes += 1
-            number = self._flushes
-            if not self._put(("flush", number)):
-                return False
-            while self._acknowledged < number:
-                left = deadline - time.monotonic()
-                if left <= 0 or self._has_ended():
+        number = 0
+        while True:
+            with self._lock:  # not held while waiting: the training thread must be able to put
+                if not number and self._put(("flush", self._flushes + 1)):
+                    self._flushes += 1
+                    number = self._flushes
+                if not self._attend():
                     return False
-                self._listen(min(left, 0.1))
+                if number and self._acknowledged >= number:
+                    return True
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            self._wait(min(left, 0.1))
+
+    def _attend(self) -> bool:
+        """Listens to the writer process, tells it what it could not be told before, and replaces it if it is gone."""
+        if self._process is None or self._ring is None:
+            return False
+        has_ended = self._has_ended()
+        self._listen()  # after that, so as not to miss its last words
+        if has_ended and self.result is None and self._ring.backlog:
+            return self._replace()
+        with contextlib.suppress(BrokenPipeError):
+            self._ring.ring_again()
         return True
+
+    def _wait(self, secs: float) -> None:
+        """Waits until the writer process reports something or has ended."""
+        poll = select.poll()  # not select(), which knows no descriptor above 1023
+        poll.register(self._reports, select.POLLIN)
+        poll.poll(secs * 1000)
 
     def close(self, timeout: float) -> bool:
         """Waits until everything is written and the writer process has ended; may be called again.
 
         Returns:
-            False when that took longer than `timeout` seconds. The process then goes on by itself until it is done.
+            False when that took longer than `timeout` seconds, or the writer process does nothing any more. What it
+            was given is then written as soon as it goes on.
         """
         if os.getpid() != self._pid or self._is_closed:
             return True
         self._is_closed = True
         if self._process is None:
+            self._say_dropped()
             return True
-        deadline = time.monotonic() + timeout
         with self._lock:
             assert self._ring is not None
-            if self._has_ended() and self._ring.backlog:
-                self._replace()
-            with contextlib.suppress(OSError):
-                self._ring.put(("close",))
+            is_done = self._finish(self._ring, time.monotonic() + timeout)
             self._ring.close()
-            while not self._has_ended() and time.monotonic() < deadline:
-                self._listen(0.05)
-            self._listen(0.0)
-            is_done = self._has_ended()
-            with contextlib.suppress(OSError):
+            if self._reports >= 0:
                 os.close(self._reports)
-            self._reports = -1
+                self._reports = -1
         if not is_done:
-            self.warn("close", f"the writer needs more than {timeout:g} s; it goes on by itself until all is written")
+            self.warn("close", "the writer process is not done yet; it goes on by itself until all is written")
         elif self.result is None:
             self.warn("lost", "the writer process died at the end; the last values may be missing")
-        elif self.result["dropped"]:
-            self.warn("disk", f"{self.result['dropped']} records could not be written to disk")
+        self._say_dropped()
         return is_done
+
+    def _finish(self, ring: RingProducer, deadline: float) -> bool:
+        """Waits for the end of the writer process; returns whether it came."""
+        is_told = False
+        backlog = -1
+        while True:
+            now = time.monotonic()
+            if not is_told:
+                with contextlib.suppress(BrokenPipeError):
+                    is_told = ring.put(("close",))
+            has_ended = self._has_ended()
+            if not self._attend() or (has_ended and self._has_ended()):  # and not replaced
+                return True
+            if ring.backlog != backlog:
+                backlog = ring.backlog
+                deadline_of_stall = now + _STALL_SECS
+            if now >= min(deadline, deadline_of_stall):
+                return False
+            self._wait(0.05)
+
+    def _say_dropped(self) -> None:
+        """Says at the end what is missing, and how much."""
+        counts = {f"{kind} values not handed over": count for kind, count in self.dropped.items()}
+        if self.result is not None:
+            counts.update({f"{kind} values unfit": count for kind, count in self.result["unpackable"].items()})
+            counts["records not written to disk"] = self.result["dropped"]
+        missing = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        if missing:
+            self.warn("missing", f"missing in the files: {missing}")
 
 
 def _environment() -> dict[str, str]:
@@ -240,5 +292,5 @@ def _environment() -> dict[str, str]:
     environment = dict(os.environ)
     environment.pop("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", None)
     environment.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
-    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
     return environment

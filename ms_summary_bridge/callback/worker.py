@@ -22,7 +22,6 @@ import msgspec
 
 from ms_summary_bridge.callback.live_run import LiveRun, LiveRunConfig
 from ms_summary_bridge.callback.ring import RingConsumer
-from ms_summary_bridge.errors import BridgeError
 
 __all__ = ["main"]
 
@@ -74,7 +73,13 @@ class Worker:
     def work(self) -> None:
         """Works until the training process says that it ends, or is gone."""
         while True:
-            message = self._consumer.take(self._timeout())
+            try:
+                message = self._consumer.take(self._timeout())
+            except Exception as error:  # a class of the user's own that only the training process knows
+                self._reporter.warn("message", f"a collection cannot be read and is left out: {error!r}")
+                self._run.unpackable["message"] += 1
+                self._consumer.done()
+                continue
             if message is not None:
                 self._handle(message)
                 del message
@@ -109,8 +114,9 @@ class Worker:
                 return
             elif kind == "close":
                 self.is_closing = True
-        except (BridgeError, OSError, ValueError, TypeError, KeyError, ArithmeticError, MemoryError) as error:
+        except Exception as error:  # one collection must not end the recording, whatever is wrong with it
             self._reporter.warn(f"message {type(error).__name__}", f"one collection could not be written: {error!r}")
+            self._run.unpackable["message"] += 1
         if self._unflushed_since is None:
             self._unflushed_since = time.monotonic()
 
@@ -123,8 +129,7 @@ class Worker:
             time.sleep(0.1)
         self._run.close()
         dropped = sum(file.dropped for file in self._run.files)
-        paths = [path for file in self._run.files for path in file.paths]
-        self._reporter.send(end={"dropped": dropped, "unpackable": dict(self._run.unpackable), "files": paths})
+        self._reporter.send(end={"dropped": dropped, "unpackable": dict(self._run.unpackable)})
 
 
 def main(arguments: list[str]) -> int:
