@@ -15,6 +15,7 @@ import logging
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -31,6 +32,7 @@ from ms_summary_bridge.callback.user_values import UserValues
 from ms_summary_bridge.errors import InvalidValueError, UsageError
 
 if TYPE_CHECKING:
+    from ms_summary_bridge.callback.link import WriterLink
     from ms_summary_bridge.callback.tensorboardx import BridgeSummaryWriter
 
 __all__ = ["SummaryBridge"]
@@ -128,6 +130,8 @@ class SummaryBridge(Callback, UserValues):
         self._tensorboard_dir = os.path.abspath(os.path.expanduser(os.fspath(board)))
         if not 0 < flush_secs < float("inf"):
             raise InvalidValueError(f"flush_secs is a positive number of seconds, got {flush_secs!r}")
+        if queue_bytes < 1:
+            raise InvalidValueError(f"queue_bytes is a positive number of bytes, got {queue_bytes!r}")
         self._max_file_size = max_file_size
         self._flush_secs = float(flush_secs)
         self._queue_bytes = queue_bytes
@@ -156,7 +160,7 @@ class SummaryBridge(Callback, UserValues):
         self._mode = ""
         self._step = 0
         self._reset_training()
-        atexit.register(self.close)
+        atexit.register(_close_at_exit, weakref.ref(self))  # weakly: it would keep every model ever trained in memory
 
     # ------------------------------------------------------------------ construction
 
@@ -195,8 +199,11 @@ class SummaryBridge(Callback, UserValues):
             from ms_summary_bridge.callback.tensorboardx import BridgeSummaryWriter
 
             directory = self._open_session().config.tensorboard_dir
-            self._summary_writer = BridgeSummaryWriter(directory, lambda: self._open_session().link, self.flush)
+            self._summary_writer = BridgeSummaryWriter(directory, self._link, self.flush)
         return self._summary_writer
+
+    def _link(self) -> WriterLink | None:
+        return self._open_session().link if self._is_ours() else None
 
     def _put_user_value(self, plugin: str, tag: str, array: npt.NDArray[Any], step: int | None) -> None:
         if self._is_ours():
@@ -250,9 +257,12 @@ class SummaryBridge(Callback, UserValues):
                 self._fallback.close(*error)
         except Exception as failure:
             self._warn("exit", f"the end of the training could not be recorded: {failure!r}")
-        finally:
-            self._mode = ""
+        self._mode = ""
+        try:
             self.close()
+        except Exception as failure:
+            self._warn("close", f"the files could not be closed: {failure!r}")
+        self._reset_training()  # lets go of the network and its optimizer
 
     @_guarded
     def on_train_begin(self, run_context: Any) -> None:
@@ -289,8 +299,6 @@ class SummaryBridge(Callback, UserValues):
         takes_tensors = last is None or _reaches(self._tensor_steps, last, step)
         if is_due or takes_tensors:
             self._collect(parameters, step, is_due=is_due, takes_tensors=takes_tensors)
-        elif last is None:
-            self._send(step, {})
         self._note_checkpoint(parameters, step)
 
     @_guarded
@@ -420,14 +428,22 @@ class SummaryBridge(Callback, UserValues):
             self._open_session().put_text(self._step if step is None else step, text)
 
 
+def _close_at_exit(reference: weakref.ref[SummaryBridge]) -> None:
+    bridge = reference()
+    if bridge is not None:
+        bridge.close()
+
+
 def _specified(
-    given: dict[str, Any] | None,
+    given: Any,
     keeps_default: bool,
     collect_graph: bool | None,
     collect_trainable_params: bool | None,
     collect_loss: bool | None,
-) -> dict[str, Any] | None:
+) -> Any:
     """Returns `collect_specified_data` with the switches put in, and the landscape off unless it was asked for."""
+    if given is not None and not isinstance(given, dict):
+        return given  # SummaryCollector says what is wrong with it
     data = dict(given or {})
     if keeps_default:
         data.setdefault("collect_landscape", None)

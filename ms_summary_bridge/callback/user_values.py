@@ -65,7 +65,10 @@ class UserValues:
         self._add("tensor", tag, value, step)
 
     def _add(self, plugin: str, tag: str, value: Any, step: Any) -> None:
+        if not isinstance(tag, str):
+            raise InvalidValueError(f"a tag is a str, got {tag!r}")
         array = to_array(value)
-        if array is None:
+        if array is None or array.dtype.kind not in "biufc":
             raise InvalidValueError(f"{type(value).__name__} is no {plugin}", tag=tag)
+        array = np.asarray(array)  # not of a class that the writer process would have to import
         self._put_user_value(plugin, tag, array, None if step is None else as_step(step, tag))
