@@ -7,6 +7,7 @@ Results go to stdout, talk and progress to stderr, `--json` is for programs. Exi
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import signal
@@ -24,7 +25,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from ms_summary_bridge._version import __version__
 from ms_summary_bridge.convert import convert_logdir
-from ms_summary_bridge.errors import BridgeError, UsageError
+from ms_summary_bridge.errors import BridgeError, LogdirError, UsageError
 from ms_summary_bridge.follow import follow_logdir
 from ms_summary_bridge.inspect import inspect_logdir
 from ms_summary_bridge.render import (
@@ -252,7 +253,7 @@ def _write_report(result: Report, path: str) -> None:
         with open(path, "wb") as file:
             file.write(encode_json(result))
     except OSError as error:
-        raise UsageError(f"--report {path}: cannot be written: {error.strerror}") from error
+        raise LogdirError(f"--report {path}: cannot be written: {error.strerror}") from error
 
 
 def _exit_code(result: Report, strict: bool) -> int:
@@ -298,6 +299,11 @@ def verify(
     return 3 if result.damaged or result.unreadable else 0
 
 
+def _discard_output() -> None:
+    """Lets what is still buffered go nowhere, so that the end of the process does not try it again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command.
 
@@ -308,6 +314,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code, see `EXIT_CODES`.
     """
     command = typer.main.get_command(app)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller, who wants to hear nothing
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (as long as the process)
     if isinstance(sys.stdout, io.TextIOWrapper):  # a name that is not UTF-8, or a terminal that is not, ends nothing
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -323,8 +332,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): nothing is wrong, and nothing more can be said.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 0
+    except OSError as error:
+        if error.filename is not None:  # a file's error that nobody below has named: a bug, to be seen as one
+            raise
+        _discard_output()
+        with contextlib.suppress(OSError):
+            print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr, flush=True)
+        return 1
     except Exception as error:
         # typer keeps its exceptions for wrong usage in places that differ between its versions.
         if hasattr(error, "show") and hasattr(error, "exit_code"):

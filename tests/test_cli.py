@@ -195,10 +195,7 @@ BAD = [
 ]
 
 
-FINE_ALL_THE_SAME = [
-    ("damaged state", ["--force"]),
-    # Writing nothing and looking at nothing of what is there, these see no fault:
-]
+FINE_ALL_THE_SAME = [("damaged state", ["--force"])]
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -350,6 +347,21 @@ def test_reader_of_the_output_has_gone(tmp_path: Path, arguments: list[str]) -> 
     assert (process.returncode, err) == (0, "")
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("redirection", [">/dev/full", ">&-", ">/dev/full 2>&1", ">&- 2>&-"])
+@pytest.mark.parametrize("option", ["", "--json"])
+def test_output_that_cannot_be_written(ms: Path, redirection: str, option: str) -> None:
+    command = f"'{sys.executable}' -m ms_summary_bridge inspect '{ms}' {option} {redirection}"
+    result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == (1 if "full" in redirection else 0)
+    assert result.stderr in ("", "error: the output cannot be written: No space left on device\n")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_report_that_cannot_be_written_is_no_wrong_usage(ms: Path, tmp_path: Path) -> None:
+    assert main(["convert", str(ms), str(tmp_path / "tb"), "--report", "/dev/full"]) == 1
+
+
 class Terminal:
     def isatty(self) -> bool:
         return True
@@ -408,7 +420,7 @@ def events_of(directory: Path) -> list[Path]:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_interrupted_conversion_is_completed_by_the_next(tmp_path: Path, workers: str) -> None:
-    data = summary_bytes(scalars("loss", range(60_000)))
+    data = summary_bytes(scalars("loss", range(30_000)))
     for name in "abc":
         put(tmp_path / "ms" / name / summary_name(), data)
     arguments = [*PROGRAM, "convert", str(tmp_path / "ms"), str(tmp_path / "tb"), "--workers", workers]
