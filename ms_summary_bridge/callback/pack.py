@@ -113,7 +113,7 @@ def pack_histogram(array: npt.NDArray[Any]) -> Histogram:
         InvalidValueError: The elements are no real numbers.
     """
     flat = array.reshape(-1)
-    nan = positive = negative = 0
+    nan = positive = negative = missing = 0
     finite = flat
     if flat.dtype.kind in "fc":
         is_finite = np.isfinite(flat)
@@ -138,6 +138,9 @@ def pack_histogram(array: npt.NDArray[Any]) -> Histogram:
     if finite.dtype.name not in _HISTOGRAM_DTYPES:
         raise InvalidValueError(f"{finite.dtype} elements have no histogram")
     low, high = float(finite.min().real), float(finite.max().real)
+    if missing and 0 in (low, high) and flat.dtype.kind == "f":  # which zero, +0 or -0, depends on the positions
+        low = float(np.where(is_finite, flat, np.inf).min())
+        high = float(np.where(is_finite, flat, -np.inf).max())
     first, last = (low, high) if low < high else (low - 0.5, high + 0.5)
     with np.errstate(over="ignore", invalid="ignore"):
         edges = np.linspace(first, last, _bucket_count(finite.size) + 1, dtype=array.dtype)
