@@ -9,6 +9,7 @@ own writer fills was measured: always `float_data`, whatever the dtype.
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, Final
 
 import numpy as np
@@ -57,7 +58,10 @@ def _product(dims: list[int]) -> int:
 def _reshape(array: npt.NDArray[Any], dims: list[int]) -> npt.NDArray[Any]:
     if any(size < 0 for size in dims) or len(dims) > 32 or _product(dims) != array.size:
         raise InvalidValueError(f"{array.size} elements do not fill the shape {dims}")
-    return array.reshape(dims)
+    try:
+        return array.reshape(dims)
+    except ValueError:  # no elements, yet sizes whose product numpy cannot count
+        raise InvalidValueError(f"{array.size} elements do not fill the shape {dims}, which is too large") from None
 
 
 # ---------------------------------------------------------------- MindSpore: TensorProto of anf_ir
@@ -128,7 +132,7 @@ def encode_mindspore_tensor(tensor: Tensor) -> tuple[bytes, str]:
     """
     array = tensor.array
     with np.errstate(over="ignore", invalid="ignore"):
-        narrow = np.ascontiguousarray(array.real if array.dtype.kind == "c" else array).astype("<f4", copy=False)
+        narrow = np.asarray(array.real if array.dtype.kind == "c" else array, "<f4", order="C")
         is_exact = array.dtype == np.dtype("<f4") or bool(
             np.array_equal(narrow.astype(array.dtype), array, equal_nan=array.dtype.kind in "fc")
         )
@@ -165,14 +169,14 @@ def decode_tensorboard_tensor(data: bytes, start: int, end: int) -> npt.NDArray[
     """
     number = 0
     dims: list[int] = []
-    content: bytes | None = None
+    content = b""
     typed: list[tuple[int, int, int]] = []
     strings: list[bytes] = []
     for key, a, b in wire.fields(data, start, end):
         if key == 8:
             number = a
         elif key == 18:
-            dims = _tensorboard_shape(data, a, b)
+            dims += _tensorboard_shape(data, a, b)
         elif key == 34:
             content = data[a:b]
         elif key == 66:
@@ -185,7 +189,7 @@ def decode_tensorboard_tensor(data: bytes, start: int, end: int) -> npt.NDArray[
         raise InvalidValueError(f"a tensor of the data type {number} is not known")
     name, dtype, field = _TENSORBOARD_DTYPES[number]
     count = _product(dims)
-    if content is not None:
+    if content:  # an empty one is none: proto3 writes no default
         if len(content) % np.dtype(dtype).itemsize:
             raise InvalidValueError(f"{len(content)} bytes are no whole number of {name} elements")
         array = np.frombuffer(content, dtype)
@@ -217,9 +221,14 @@ def _tensorboard_shape(data: bytes, start: int, end: int) -> list[int]:
 
 def _typed_list(data: bytes, parts: list[tuple[int, int, int]], dtype: str) -> npt.NDArray[Any]:
     kind = np.dtype(dtype)
-    element = {"f": kind, "c": np.dtype(f"<f{kind.itemsize // 2}")}.get(kind.kind)
+    element = np.dtype(f"<f{kind.itemsize // 2}") if kind.kind == "c" else kind if kind.kind == "f" else None
     arrays: list[npt.NDArray[Any]] = []
+    unpacked = wire.VARINT
+    if element is not None and kind != np.dtype("<f2"):
+        unpacked = wire.FIXED32 if element.itemsize == 4 else wire.FIXED64
     for key, a, b in parts:
+        if key & 7 not in (unpacked, wire.LENGTH_DELIMITED):
+            continue  # another field of the same number, as protobuf sees it
         if key & 7 == wire.VARINT:
             arrays.append(np.array([a], np.uint64))
         elif element is None or kind == np.dtype("<f2"):  # half_val holds the bits of each half as an integer
@@ -269,7 +278,7 @@ def statistics_table(tensor: Tensor) -> str:
     At most 8 x 8 elements of the first matrix (the last two axes at index 0 of all others) are shown.
     """
     array = tensor.array
-    numbers = np.abs(array) if array.dtype.kind == "c" else array.astype(np.float64)
+    numbers = _to_float64(array)
     finite = numbers[np.isfinite(numbers)]
     rows = [("shape", " x ".join(map(str, array.shape)) or "scalar"), ("dtype", tensor.dtype), ("elements", array.size)]
     if finite.size:
@@ -295,19 +304,29 @@ def statistics_table(tensor: Tensor) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _to_float64(array: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Returns the elements as float64, complex ones by their magnitude."""
+    with np.errstate(over="ignore", invalid="ignore"):  # a signalling NaN becomes a quiet one
+        real = np.abs(array) if array.dtype.kind == "c" else array
+        return real.astype(np.float64)
+
+
 def _short(element: Any) -> str:
     return f"{element:.6g}" if isinstance(element, float) else str(element)
 
 
 def value_histogram(tensor: Tensor) -> npt.NDArray[np.float64]:
     """Returns `[k, 3]` float64 rows (left, right, count) over the finite elements: 30 even bins, or none at all."""
-    array = np.abs(tensor.array) if tensor.array.dtype.kind == "c" else tensor.array
-    values = array.astype(np.float64).ravel()
+    values = _to_float64(tensor.array).ravel()
     values = values[np.isfinite(values)]
     if not values.size:
         return np.empty((0, 3))
-    with np.errstate(over="ignore", invalid="ignore"):
-        if not np.isfinite(values.max() - values.min()):  # wider than float64: the bins cannot be even
-            return np.array([[values.min(), values.max(), values.size]])
-    counts, edges = np.histogram(values, bins=_HISTOGRAM_BINS)
+    low, high = float(values.min()), float(values.max())
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    width = (high - low) / _HISTOGRAM_BINS
+    if not math.isfinite(width) or width < 4 * np.spacing(max(abs(low), abs(high))):
+        # Wider than float64, or not wide enough for edges that differ: the bins cannot be even.
+        return np.array([[low, high, values.size]])
+    counts, edges = np.histogram(values, bins=_HISTOGRAM_BINS, range=(low, high))
     return np.stack([edges[:-1], edges[1:], counts.astype(np.float64)], axis=1)
