@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from ms_summary_bridge.errors import EventDecodeError
 from ms_summary_bridge.formats import wire
 
 __all__ = ["DATA_CLASS_SCALAR", "DATA_CLASS_TENSOR", "Origin", "decode_metadata", "decode_origin", "encode_metadata"]
@@ -75,6 +76,13 @@ def decode_origin(content: bytes) -> Origin | None:
     """Finds our field in a plugin's content; None where there is none or the content is no message."""
     if _ORIGIN_FIELD not in content:
         return None
+    try:
+        return _decode_own_field(content)
+    except (EventDecodeError, UnicodeDecodeError):  # a plugin's content may be anything
+        return None
+
+
+def _decode_own_field(content: bytes) -> Origin | None:
     tag, derived, kind = "", False, ""
     histogram: bytes | None = None
     is_ours = False
