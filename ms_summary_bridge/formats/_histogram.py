@@ -28,6 +28,7 @@ __all__ = [
     "encode_tensorboard_histogram",
 ]
 
+_LARGEST_COUNT: Final = float((1 << 63) - 1024)  # the largest float64 that is an int64
 _BUCKET_KEYS: Final = (0x09, 0x11, 0x18)  # left: fixed64 1, width: fixed64 2, count: varint 3
 
 # What `_read_buckets` knows of a bucket from its length, 19 bytes and those of its count: 0xff in each byte of the
@@ -176,7 +177,8 @@ def encode_mindspore_histogram(histogram: Histogram) -> tuple[bytes, str]:
     counts = histogram.count
     loss = ""
     if counts.dtype.kind != "i":
-        rounded = np.rint(counts)
+        with np.errstate(invalid="ignore"):  # a signalling NaN
+            rounded = np.rint(np.nan_to_num(counts, nan=0.0)).clip(-_LARGEST_COUNT, _LARGEST_COUNT)
         if not np.array_equal(rounded, counts):
             loss = "counts that are not whole numbers were rounded"
         counts = rounded.astype(np.int64)
@@ -187,15 +189,23 @@ def encode_mindspore_histogram(histogram: Histogram) -> tuple[bytes, str]:
         out += wire.FLOAT64.pack(width) + b"\x18" + number
     out += b"\x10" + wire.varint(histogram.nan_count) + b"\x18" + wire.varint(histogram.pos_inf_count)
     out += b"\x20" + wire.varint(histogram.neg_inf_count)
-    total = histogram.total
+    total = _whole(histogram.total)
     if total is None:
-        total = int(counts.sum()) + histogram.nan_count + histogram.pos_inf_count + histogram.neg_inf_count
+        loss = loss or ("" if histogram.total is None else "the number of values is no whole number")
+        total = sum(counts.tolist()) + histogram.nan_count + histogram.pos_inf_count + histogram.neg_inf_count
     # Without a finite element MindSpore leaves the range and the sum out.
     if counts.size or (histogram.min, histogram.max, histogram.sum) != (None, None, None):
         low, high = _range(histogram)
         out += wire.fixed64(b"\x29", high) + wire.fixed64(b"\x31", low) + wire.fixed64(b"\x39", _sum(histogram))
-    out += b"\x40" + wire.varint(int(total))
+    out += b"\x40" + wire.varint(total)
     return bytes(out), loss
+
+
+def _whole(number: int | float | None) -> int | None:
+    """Returns a number as the int64 it is; None for one that is none."""
+    if number is None or number != number or not -(1 << 63) <= number < 1 << 63 or number != int(number):
+        return None
+    return int(number)
 
 
 def _range(histogram: Histogram) -> tuple[float, float]:
@@ -232,8 +242,9 @@ def encode_histogram_extras(histogram: Histogram) -> bytes:
     for key, double in ((b"\x09", histogram.min), (b"\x11", histogram.max), (b"\x19", histogram.sum)):
         if double is not None:
             out += wire.fixed64(key, double)
-    if histogram.total is not None:
-        out += b"\x20" + wire.varint(int(histogram.total))
+    total = _whole(histogram.total)
+    if total is not None:
+        out += b"\x20" + wire.varint(total)
     for key, number in ((b"\x28", histogram.nan_count), (b"\x30", histogram.pos_inf_count)):
         if number:
             out += key + wire.varint(number)
@@ -253,10 +264,11 @@ def decode_tensorboard_histogram(tensor: npt.NDArray[Any] | list[bytes], extras:
         InvalidValueError: The tensor has another shape.
         EventDecodeError: The extras are malformed.
     """
-    if isinstance(tensor, list) or tensor.ndim != 2 or tensor.shape[1] != 3:
-        shape = "strings" if isinstance(tensor, list) else tensor.shape
+    if isinstance(tensor, list) or tensor.ndim != 2 or tensor.shape[1] != 3 or tensor.dtype.kind == "c":
+        shape = "strings" if isinstance(tensor, list) else f"{tensor.shape} of {tensor.dtype}"
         raise InvalidValueError(f"a histogram is a tensor of shape [k, 3], got {shape}")
-    rows = tensor.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
+        rows = tensor.astype(np.float64)
     doubles: dict[int, float] = {}
     numbers: dict[int, int] = {}
     width: npt.NDArray[np.float64] | None = None
@@ -269,7 +281,9 @@ def decode_tensorboard_histogram(tensor: npt.NDArray[Any] | list[bytes], extras:
                 numbers[key >> 3] = wire.signed(a)
             elif key == 0x42 and (b - a) == 8 * len(rows):
                 width = np.frombuffer(extras, "<f8", len(rows), a).copy()
-        count = count.astype(np.int64)
+        with np.errstate(invalid="ignore"):
+            if np.array_equal(np.rint(count).clip(-_LARGEST_COUNT, _LARGEST_COUNT), count):
+                count = count.astype(np.int64)
     return Histogram(
         left=rows[:, 0].copy(),
         right=rows[:, 1].copy(),
@@ -288,8 +302,8 @@ def decode_tensorboard_histogram(tensor: npt.NDArray[Any] | list[bytes], extras:
 def decode_legacy_histogram(data: bytes, start: int, end: int) -> Histogram:
     """Decodes TensorBoard's older `HistogramProto`, which stores upper edges and the range.
 
-    The lowest bucket begins at `min` and the highest ends at `max`, as TensorBoard itself reads it, unless that
-    would turn a bucket around (writers keep empty buckets outside the range).
+    The lowest bucket that is not empty begins at `min` and the highest ends at `max`, as TensorBoard itself reads
+    it, unless that would turn a bucket around. Empty buckets outside the range, which TensorBoard drops, are kept.
 
     Raises:
         InvalidValueError: There are not as many edges as counts.
@@ -313,6 +327,11 @@ def decode_legacy_histogram(data: bytes, start: int, end: int) -> Histogram:
         left[0] = low if low <= limits[0] else limits[0]
         if left[-1] <= high:
             right[-1] = high
+        filled = np.flatnonzero(counts)
+        if filled.size:
+            first, last = filled[0], filled[-1]
+            left[first] = low if low <= right[first] else left[first]
+            right[last] = high if left[last] <= high else right[last]
     return Histogram(
         left=left,
         right=right,
