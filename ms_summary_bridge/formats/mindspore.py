@@ -77,12 +77,14 @@ class MindSporeDecoder:
                 is_exact = is_exact and step is None
                 step = wire.signed(a)
             elif key == _SUMMARY and not self._is_lineage:
-                is_first = content is None
-                content, is_plain = _decode_summary(payload, a, b)
-                is_exact = is_exact and is_first and is_plain
-            elif key == _VERSION:
                 is_exact = is_exact and content is None
-                content = FileVersion(payload[a:b].decode("utf-8", "replace"))
+                before = content.values if isinstance(content, Summary) else ()
+                content, is_plain = _decode_summary(payload, a, b, before)
+                is_exact = is_exact and is_plain
+            elif key == _VERSION:
+                version = payload[a:b].decode("utf-8", "replace")
+                is_exact = is_exact and content is None and version.encode() == payload[a:b]
+                content = FileVersion(version)
             elif key in self._whole:
                 content = Opaque(self._whole[key], payload)
             else:
@@ -98,8 +100,9 @@ class MindSporeDecoder:
         return Event(wall_time, step or 0, content, FORMAT, payload)
 
 
-def _decode_summary(payload: bytes, start: int, end: int) -> tuple[Summary, bool]:
-    values = []
+def _decode_summary(payload: bytes, start: int, end: int, before: tuple[TaggedValue, ...]) -> tuple[Summary, bool]:
+    """Decodes a summary; its values stand behind those of an earlier one in the same event, as protobuf merges them."""
+    values = list(before)
     is_exact = True
     for key, a, b in wire.fields(payload, start, end):
         if key == 0x0A:

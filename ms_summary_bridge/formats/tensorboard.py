@@ -105,14 +105,19 @@ class TensorBoardDecoder:
             elif key == 0x10:
                 step = wire.signed(a)
             elif key == 0x52:
-                writer = _decode_writer(payload, a, b)
+                is_first = writer is None
+                writer, is_plain = _decode_writer(payload, a, b)
+                is_exact = is_exact and is_first and is_plain
             else:
                 is_exact = is_exact and content is None
                 if key == 0x2A:
-                    content, is_plain = self._decode_summary(payload, a, b)
+                    before = content.values if isinstance(content, Summary) else ()
+                    content, is_plain = self._decode_summary(payload, a, b, before)
                     is_exact = is_exact and is_plain
                 elif key == 0x1A:
-                    content = FileVersion(payload[a:b].decode("utf-8", "replace"))
+                    version, is_plain = _decode_text(payload[a:b])
+                    content = FileVersion(version)
+                    is_exact = is_exact and is_plain
                 elif key == 0x3A:
                     content, is_plain = _decode_session_log(payload, a, b)
                     is_exact = is_exact and is_plain
@@ -134,8 +139,11 @@ class TensorBoardDecoder:
             return Event(wall_time, step, content, FORMAT, None, is_derived)
         return Event(wall_time, step, content, FORMAT, payload)
 
-    def _decode_summary(self, payload: bytes, start: int, end: int) -> tuple[Summary, bool]:
-        values = []
+    def _decode_summary(
+        self, payload: bytes, start: int, end: int, before: tuple[TaggedValue, ...]
+    ) -> tuple[Summary, bool]:
+        """Decodes a summary; its values stand behind those of an earlier one in its event, as protobuf merges them."""
+        values = list(before)
         is_exact = True
         for key, a, b in wire.fields(payload, start, end):
             if key == 0x0A:
@@ -160,7 +168,8 @@ class TensorBoardDecoder:
             else:
                 is_plain = False
         if metadata is None:
-            if is_plain and what is not None and what[0] == 0x15:
+            # A tag that is not UTF-8 cannot be encoded again, so such a value is kept as it was read.
+            if is_plain and what is not None and what[0] == 0x15 and _is_utf8(tag):
                 return TaggedValue(tag, Scalar(payload[what[1] : what[2]]))
             plugin, origin = self._plugins.get(tag, ""), None
         else:
@@ -238,11 +247,28 @@ def _decode_blob_sequence(tensor: npt.NDArray[Any] | list[bytes]) -> Image:
     return Image(height, width, 0, tuple(tensor[2:]))
 
 
-def _decode_writer(payload: bytes, start: int, end: int) -> str:
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _decode_text(data: bytes) -> tuple[str, bool]:
+    """Returns the text, and whether encoding it gives the same bytes."""
+    text = data.decode("utf-8", "replace")
+    return text, text.encode() == data
+
+
+def _decode_writer(payload: bytes, start: int, end: int) -> tuple[str, bool]:
+    writer = ""
+    is_exact = False
     for key, a, b in wire.fields(payload, start, end):
-        if key == 0x0A:
-            return payload[a:b].decode("utf-8", "replace")
-    return ""
+        if key != 0x0A:
+            return writer, False
+        writer, is_exact = _decode_text(payload[a:b])
+    return writer, is_exact and bool(writer)
 
 
 def _decode_session_log(payload: bytes, start: int, end: int) -> tuple[SessionLog, bool]:
@@ -253,7 +279,8 @@ def _decode_session_log(payload: bytes, start: int, end: int) -> tuple[SessionLo
         if key == 0x08:
             status = a
         elif key in texts:
-            texts[key] = payload[a:b].decode("utf-8", "replace")
+            texts[key], is_plain = _decode_text(payload[a:b])
+            is_exact = is_exact and is_plain
         else:
             is_exact = False
     return SessionLog(status, texts[0x12], texts[0x1A]), is_exact
