@@ -1,6 +1,6 @@
 """Trains a small CNN to tell five shapes apart, and records the training with MindSpore's SummaryCollector.
 
-Usage: python examples/train_with_summary_collector.py SUMMARY_DIR [--epochs N]
+Usage: python examples/train_with_summary_collector.py SUMMARY_DIR [--epochs N] [--seed N]
 
 The pictures are drawn here, so nothing is downloaded. It takes about half a minute on a CPU. Afterwards
 SUMMARY_DIR holds what a training of your own would leave there:
@@ -125,9 +125,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("summary_dir", metavar="SUMMARY_DIR", help="where to write; made if missing")
     parser.add_argument("--epochs", type=int, default=2, metavar="N", help=f"of {STEPS_PER_EPOCH} steps each (2)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="another one gives another training (1)")
     arguments = parser.parse_args()
 
-    mindspore.set_seed(1)
+    mindspore.set_seed(arguments.seed)
     mindspore.set_device("CPU")
     mindspore.set_context(mode=mindspore.GRAPH_MODE)  # the graph is recorded in this mode only
 
@@ -141,13 +142,13 @@ def main() -> None:
     print(f"training for {arguments.epochs} x {STEPS_PER_EPOCH} steps on {', '.join(SHAPES)}", flush=True)
     model.train(
         arguments.epochs,
-        make_dataset(seed=1, steps=STEPS_PER_EPOCH),
+        make_dataset(arguments.seed, steps=STEPS_PER_EPOCH),
         callbacks=[make_collector(arguments.summary_dir)],
         dataset_sink_mode=False,
     )
     # A collector given to the evaluation records its result in the lineage.
     result = model.eval(
-        make_dataset(seed=2, steps=10),  # pictures it has not seen
+        make_dataset(arguments.seed + 1, steps=10),  # pictures it has not seen
         callbacks=[make_collector(arguments.summary_dir)],
         dataset_sink_mode=False,
     )

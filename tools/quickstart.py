@@ -9,8 +9,9 @@ What happens, in the directory .quickstart of this checkout:
   4. With --check, the real TensorBoard is started on a free port of this machine, with each of its two loaders, and
      asked for what it shows; every value must be the one in MindSpore's file. The servers are stopped again.
 
-Each call adds a training, run_1, run_2, ..., so that TensorBoard shows them side by side. `rm -r .quickstart` removes
-them all. The first call downloads MindSpore and TensorBoard; after that it takes about a minute.
+Each call adds a training with other numbers, run_1, run_2, ..., so that TensorBoard shows them side by side.
+`rm -r .quickstart` removes them all. The first call downloads MindSpore and TensorBoard; after that it takes about a
+minute.
 """
 
 from __future__ import annotations
@@ -60,19 +61,21 @@ def command_line(program: str, *arguments: str | Path) -> str:
     return " ".join([shown(Path(sys.executable).parent / program), *words])
 
 
-def make_run(directory: Path) -> str:
-    """Makes the directory of the next training, and returns its name: run_1, run_2, ..."""
-    base = directory / "mindspore"
-    base.mkdir(parents=True, exist_ok=True)
-    number = 1
+def make_run(directory: Path) -> int:
+    """Makes the directory of the next training, run_1, run_2, ..., and returns its number.
+
+    A number that was used once is not used again as long as anything of it is left.
+    """
+    used = [int(path.name[4:]) for path in directory.glob("*/run_*") if path.name[4:].isdecimal()]
+    number = max(used, default=0) + 1
     while True:
-        with contextlib.suppress(FileExistsError):
-            (base / f"run_{number}").mkdir()
-            return f"run_{number}"
+        with contextlib.suppress(FileExistsError):  # another quickstart may have been quicker
+            (directory / "mindspore" / f"run_{number}").mkdir(parents=True)
+            return number
         number += 1
 
 
-def train(summary_dir: Path, work_dir: Path) -> None:
+def train(summary_dir: Path, work_dir: Path, seed: int = 1) -> None:
     """Trains in a process of its own, in a directory of its own, since MindSpore leaves files where it stands.
 
     Raises:
@@ -83,7 +86,7 @@ def train(summary_dir: Path, work_dir: Path) -> None:
     # To files and not to pipes: MindSpore's writer processes inherit them, and would hold a pipe open.
     with log_path.open("wb") as log, (work_dir / "training.out").open("w+b") as out:
         process = subprocess.Popen(
-            [sys.executable, str(EXAMPLE), str(summary_dir)],
+            [sys.executable, str(EXAMPLE), str(summary_dir), "--seed", str(seed)],
             cwd=work_dir,
             stdin=subprocess.DEVNULL,
             stdout=out,
@@ -285,12 +288,13 @@ def run_all(directory: Path, is_check: bool) -> None:
     step = headings(is_check)
     mindspore_dir, tensorboard_dir = directory / "mindspore", directory / "tensorboard"
     print(next(step), flush=True)
-    run = make_run(directory)
-    train(mindspore_dir / run, directory / "work" / run)
+    number = make_run(directory)
+    run = f"run_{number}"
+    train(mindspore_dir / run, directory / "work" / run, seed=number)
     print(next(step), flush=True)
     bridge("convert", mindspore_dir, tensorboard_dir)
     print(next(step), flush=True)
-    bridge("verify", mindspore_dir, tensorboard_dir)
+    bridge("verify", mindspore_dir / run, tensorboard_dir / run)
     if is_check:
         print(next(step), flush=True)
         check_tensorboard(directory, run)

@@ -1,0 +1,67 @@
+"""Each example runs, and leaves what its first lines promise."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ms_summary_bridge.inspect import inspect_logdir
+from ms_summary_bridge.values import Scalar
+from tests.test_tensorboard_shows import read_values
+from tools.tensorboard_api import stop_process
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = ROOT / "examples"
+
+
+def run_example(name: str, directory: Path, *arguments: str) -> str:
+    """Runs an example to its end in an empty directory, and returns what it printed."""
+    directory.mkdir()
+    # To files and not to pipes: MindSpore's writer processes inherit them, and would hold a pipe open.
+    with (directory / "out.txt").open("wb") as out, (directory / "err.txt").open("wb") as err:
+        process = subprocess.Popen(
+            [sys.executable, str(EXAMPLES / name), *arguments],
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(timeout=240)
+        finally:
+            stop_process(process)
+    assert code == 0, (directory / "err.txt").read_text(errors="replace")[-4000:]
+    return (directory / "out.txt").read_text()
+
+
+@pytest.mark.mindspore
+@pytest.mark.slow
+def test_train_with_summary_collector(tmp_path: Path) -> None:
+    summary_dir = tmp_path / "summary"
+    said = run_example("train_with_summary_collector.py", tmp_path / "work", str(summary_dir), "--epochs", "1")
+
+    assert "recognises" in said
+    (run,) = inspect_logdir(str(summary_dir)).runs
+    assert {(tag.kind, tag.tag) for tag in run.tags} >= {
+        ("scalar", "loss/auto"),
+        ("scalar", "accuracy"),
+        ("histogram", "features"),
+        ("histogram", "layers.0.weight/auto"),
+        ("image", "input_data/auto"),
+        ("tensor", "logits"),
+        *(
+            (kind, "")
+            for kind in ("graph", "dataset_graph", "train_lineage", "evaluation_lineage", "user_defined_info")
+        ),
+    }
+    loss = [value.value for value in read_values(summary_dir)["loss/auto"].values() if isinstance(value, Scalar)]
+    assert sum(loss[-5:]) < 0.7 * sum(loss[:5]), "it does not learn"
+
+
+def test_every_example_is_tested() -> None:
+    text = Path(__file__).read_text(encoding="utf-8")
+    assert [path.name for path in EXAMPLES.glob("*.py") if f'"{path.name}"' not in text] == []
