@@ -127,8 +127,11 @@ class _RunConversion:
                 self._cutoff = None
                 self._convert_file(file, LINEAGE)
             self.report.problems += [f"{path}: a graph file, which is not converted" for path in run.graph_files]
-        finally:
+        except Exception:
             self._sink.close()
+            raise
+        # Not after Ctrl-C: it may have come between a write and its being noted, and closing would write that again.
+        self._sink.close()
         report = self.report
         self.state.series = self._series.rows
         report.outputs = [output.name for output in self.state.outputs]

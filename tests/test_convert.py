@@ -606,6 +606,22 @@ def test_after_a_crash_the_bytes_are_those_of_an_uninterrupted_conversion(
         assert contents(tb) == expected, seed
 
 
+def test_interrupt_right_after_a_write_doubles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_summary(tmp_path / "ms", scalars("loss", range(40_000)))
+    write = os.write
+
+    def write_and_interrupt(fd: int, data: bytes) -> int:
+        write(fd, data)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ms_summary_bridge.event_file.os.write", write_and_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            convert(tmp_path / "ms", tmp_path / "tb")
+    convert_run(tmp_path / "ms", tmp_path / "tb")
+    assert contents(tmp_path / "tb") == contents_of_one_shot(tmp_path)
+
+
 # --- what does not fit together
 
 
