@@ -34,7 +34,7 @@ def legal_name(name: str) -> str:
     legal = _SLASHES.sub("/", _ILLEGAL.sub("_", name)[:_MAX_NAME]).strip("/") or "unnamed"
     # TensorFlow's own rule: the first character is a letter, a digit or a point.
     if legal[0] in "_-":
-        return "." + legal
+        return f".{legal}"[:_MAX_NAME].rstrip("/")
     first, slash, rest = legal.partition("/")
     return f"{first}_{slash}{rest}" if first in _OBJECT_PROPERTIES else legal
 

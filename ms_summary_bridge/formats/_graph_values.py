@@ -123,6 +123,8 @@ def _encode_type(output_type: Any) -> EncodedType:
         shapes.list.SetInParent()
         for element in islice(elements, _MAX_ITEMS):
             _set_shape(shapes.list.shape.add(), element, True)
+        while shapes.ByteSize() > _MAX_BYTES:
+            del shapes.list.shape[-1]
         return EncodedType(None, shapes.SerializeToString(), _text_attr(_type_text(output_type)), len(elements))
     number = _tensorflow_type(output_type)
     if number:
@@ -217,7 +219,7 @@ def _set_value(attr: Any, value: Any) -> None:
     elif name == "float_val" or (name == "double_val" and _fits_float32(content)):
         attr.f = content
     elif name == "str_val":
-        attr.s = to_bytes(content)
+        attr.s = to_bytes(_checked(content))
     elif name == "type_val" and _tensorflow_type(content):
         attr.type = _tensorflow_type(content)
     elif name in _LISTS and len(content) <= _MAX_ITEMS:
@@ -305,14 +307,20 @@ def _tensor_text(tensor: Any) -> str:
 
 
 def _graph_text(graph: Any) -> str:
-    return f"graph {_shorter(graph.name)} of {len(graph.node)} nodes"
+    return f"graph {_shorter(graph.name)} of {len(graph.node)} operators"
 
 
 def _float_text(number: float) -> str:
     return str(np.float32(number))
 
 
-def _shorter(text: str) -> str:
+def _checked(text: str | bytes) -> str:
+    """Returns the text; protobuf in C gives bytes for one that is not UTF-8, which raises here as it does in Python."""
+    return text.decode() if isinstance(text, bytes) else text
+
+
+def _shorter(text: str | bytes) -> str:
+    text = _checked(text)
     return text if len(text) <= 100 else f"{text[:100]}... {len(text)} characters"
 
 
