@@ -39,7 +39,7 @@ from ms_summary_bridge.report import Report, encode_json
 from ms_summary_bridge.run_conversion import ConvertOptions
 from ms_summary_bridge.verify import verify_logdirs
 
-__all__ = ["EXIT_CODES", "app", "main"]
+__all__ = ["EXIT_CODES", "OnRestart", "Target", "app", "main"]
 
 EXIT_CODES: Final = {
     0: "done; a file that ends inside a record is no fault, it is reported",

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from ms_summary_bridge.archive import LINEAGE, archive_name
+from ms_summary_bridge.archive import LINEAGE, archive_name, make_decoder
 from ms_summary_bridge.errors import BridgeError, LogdirError, MissingDependencyError, NoEventsError, UsageError
 from ms_summary_bridge.event_file import peek
 from ms_summary_bridge.events import FileVersion
@@ -33,8 +33,8 @@ from ms_summary_bridge.run_conversion import (
     convert_run,
     relative_path,
 )
+from ms_summary_bridge.run_sink import WRITER_CONVERT
 from ms_summary_bridge.state import STATE_NAME, RunState, State, is_same_file, load_state, locked, save_state
-from ms_summary_bridge.tensorboard_run import WRITER_CONVERT
 
 __all__ = ["convert_logdir", "direction_of"]
 
@@ -79,8 +79,6 @@ def convert_logdir(
     target = to or direction_of(found)
     if target not in _TARGETS:
         raise UsageError(f"no such target: {target!r} (tensorboard or mindinsight)")
-    if target != "tensorboard":
-        raise UsageError("conversion to MindInsight is not part of this version")
     runs = [run for run in found.runs if run.format == _TARGETS[target]]
     report = Report(source, destination, target)
     report.unreadable = [f"{problem.path}: {problem.reason}" for problem in found.problems]
@@ -196,13 +194,16 @@ def _remove(path: str) -> None:
 def _is_ours(path: str, name: str) -> bool:
     if not os.path.isfile(path) or os.path.islink(path):
         return False
-    if name in (archive_name(mindspore.FORMAT), archive_name(LINEAGE)):
-        return True
-    if not name.startswith("events.out.tfevents."):
+    if name in (archive_name(mindspore.FORMAT), archive_name(LINEAGE), archive_name(tensorboard.FORMAT)):
+        with suppress(BridgeError):
+            return peek(path).first is not None
+        return False
+    if not name.startswith(("events.out.tfevents.", "events.out.events.summary.")):
         return False
     try:
         first = peek(path).first
-        content = None if first is None else tensorboard.TensorBoardDecoder().decode(first.payload).content
+        source = tensorboard.FORMAT if "tfevents" in name else mindspore.FORMAT
+        content = None if first is None else make_decoder(source).decode(first.payload).content
     except BridgeError:
         return False
     return isinstance(content, FileVersion) and content.writer == WRITER_CONVERT
@@ -217,16 +218,31 @@ def _make_tasks(
         # A run keeps the name it was given first, also when a second rank in its directory would now split it.
         paths = [relative_path(file.path, source) for file in (*run.files, *run.lineage_files)]
         mine = [owners[path] for path in paths if path in owners]
-        name = mine[0] if mine else run.name
+        name = mine[0] if mine else _target_name(run)
         if name in tasks and mine:  # what was one run looks like two now; its output cannot be divided any more
             tasks[name].run = _joined(tasks[name].run, run)
             continue
-        if not mine and name in state.runs:
+        if not mine and name in state.runs and not run.archives:
             name = next(f"{name}_{n}" for n in range(2, len(state.runs) + 3) if f"{name}_{n}" not in state.runs)
         known = state.runs.setdefault(name, RunState())
         directory = destination if name == "." else os.path.join(destination, name)
         tasks[name] = RunTask(run, source, directory, options, known)
     return list(tasks.items())
+
+
+def _target_name(run: Run) -> str:
+    """Returns where a run goes below the destination.
+
+    MindInsight lists the directories directly below its base, and no deeper, so a nested name is flattened for it:
+    `a/b` becomes `a+b`. A name that was flattened so is unfolded on the way back.
+    """
+    if run.format == tensorboard.FORMAT:
+        if run.role == "convert":
+            return run.name
+        return run.name.replace("~", "~0").replace("+", "~1").replace("/", "+")
+    if run.role != "convert":
+        return run.name
+    return run.name.replace("+", "/").replace("~1", "+").replace("~0", "~")
 
 
 def _joined(one: Run, other: Run) -> Run:

@@ -38,6 +38,7 @@ __all__ = [
     "CHUNK_BYTES",
     "EventFileReader",
     "Head",
+    "Path",
     "RecordWriter",
     "create_unique",
     "is_url",

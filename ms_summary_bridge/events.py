@@ -133,7 +133,7 @@ class Encoded(msgspec.Struct, frozen=True, gc=False):
     """The event in the target format; None when it has no place for any part of it."""
     losses: tuple[Loss, ...] = ()
     archive: Event | None = None
-    """The parts that the payload does not hold exactly, as an event the source format can encode."""
+    """The whole event as it was, when the payload does not hold all of it exactly: it goes into the archive."""
 
 
 class Decoder(Protocol):

@@ -34,7 +34,20 @@ from ms_summary_bridge.events import Event, FileVersion
 from ms_summary_bridge.formats.wire import FLOAT64, fields
 from ms_summary_bridge.values import Opaque
 
-__all__ = ["ARCHIVE_SUFFIX", "LogFile", "Logdir", "Problem", "Run", "discover", "is_archive"]
+__all__ = [
+    "ARCHIVE_SUFFIX",
+    "CONVERT",
+    "LIVE",
+    "MINDSPORE",
+    "SOURCE",
+    "TENSORBOARD",
+    "LogFile",
+    "Logdir",
+    "Problem",
+    "Run",
+    "discover",
+    "is_archive",
+]
 
 MINDSPORE: Final = "mindspore"
 TENSORBOARD: Final = "tensorboard"
@@ -169,7 +182,7 @@ def discover(source: str | os.PathLike[str]) -> Logdir:
     twins: list[Run] = []
     for directory in directories:
         found, graphs, archives = _read_directory(directory, log)
-        mindspore = _mindspore_drafts([item for item in found if item.format == MINDSPORE])
+        mindspore = _mindspore_drafts(found)
         tensorboard = _tensorboard_drafts([item for item in found if item.format == TENSORBOARD])
         if not found:  # all that a conversion had to say may be in its archives
             others = sorted({TENSORBOARD if _archive_format(path) == MINDSPORE else MINDSPORE for path in archives})
@@ -187,7 +200,8 @@ def discover(source: str | os.PathLike[str]) -> Logdir:
                 graph_files=tuple(graphs) if mindspore and draft is mindspore[0] else (),
                 archives=tuple(path for path in archives if _archive_format(path) != draft.format),
             )
-            is_twin = bool(mindspore) and draft.format == TENSORBOARD and draft.role != SOURCE
+            counterparts = tensorboard if draft.format == MINDSPORE else mindspore
+            is_twin = draft.role != SOURCE and any(other.role == SOURCE for other in counterparts)
             (twins if is_twin else runs).append(run)
     return Logdir(
         source,
@@ -333,9 +347,9 @@ def _read_file(path: str, name: str, log: _Log) -> _Found | None:
             version = event.content.version.lower()
             if version.startswith("brain.event"):
                 file_format = TENSORBOARD
-                role = _WRITERS.get(event.content.writer, SOURCE)
             elif version.startswith("mindspore.event"):
                 file_format = MINDSPORE
+            role = _WRITERS.get(event.content.writer, SOURCE)
     if not file_format:
         log.problems.append(Problem(path, "not an event file: neither its name nor a version event says its format"))
         return None
@@ -364,6 +378,26 @@ def _tensorboard_drafts(found: list[_Found]) -> list[_Draft]:
 
 
 def _mindspore_drafts(found: list[_Found]) -> list[_Draft]:
+    """Makes one run of each rank that somebody else wrote, and one of what a conversion wrote."""
+    converted = [item for item in found if item.format == MINDSPORE and item.role == CONVERT]
+    hosts = {item.file.host for item in converted}
+    drafts = _rank_drafts(
+        [
+            item
+            for item in found
+            if item.format == MINDSPORE and item.role != CONVERT and not (item.is_lineage and item.file.host in hosts)
+        ]
+    )
+    if converted:
+        lineage = [
+            item.file for item in found if item.format == MINDSPORE and item.is_lineage and item.file.host in hosts
+        ]
+        part = CONVERT if drafts else ""
+        drafts.append(_Draft(part, MINDSPORE, CONVERT, None, [item.file for item in converted], lineage))
+    return drafts
+
+
+def _rank_drafts(found: list[_Found]) -> list[_Draft]:
     """Makes one run of each rank; of each rank and host where hosts ran at the same time."""
     files: dict[int | None, dict[str, list[LogFile]]] = {}
     for item in found:

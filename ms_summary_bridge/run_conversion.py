@@ -15,11 +15,14 @@ import msgspec
 from ms_summary_bridge.archive import LINEAGE, make_decoder
 from ms_summary_bridge.errors import BridgeError, UsageError
 from ms_summary_bridge.event_file import EventFileReader
-from ms_summary_bridge.events import Event, FileVersion, Summary
-from ms_summary_bridge.formats import mindspore
+from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary
+from ms_summary_bridge.formats import mindspore, tensorboard
 from ms_summary_bridge.logdir import LogFile, Run
+from ms_summary_bridge.mindspore_run import MindSporeRun
 from ms_summary_bridge.records import Damage, Incomplete, Padding
 from ms_summary_bridge.report import DamagedRange, IncompleteTail, LossCounter, RenamedTag, RestartMark, RunReport
+from ms_summary_bridge.run_points import RunReading, read_restored
+from ms_summary_bridge.run_sink import RunSink
 from ms_summary_bridge.series import SeriesTable
 from ms_summary_bridge.state import RunState, Undecided, identify, is_same_file
 from ms_summary_bridge.tensorboard_run import TensorBoardRun
@@ -78,7 +81,7 @@ def compile_tags(tags: str) -> re.Pattern[str] | None:
 
 
 def convert_run(task: RunTask, advance: Progress | None = None) -> tuple[RunReport, RunState]:
-    """Converts one MindSpore run to TensorBoard, from where its state says an earlier conversion ended.
+    """Converts one run to the other format, from where its state says an earlier conversion ended.
 
     Returns:
         What was met, and the new state. An error of this run is in `RunReport.failed`; the state then speaks of
@@ -101,31 +104,41 @@ class _RunConversion:
     def __init__(self, task: RunTask, report: RunReport, advance: Progress | None) -> None:
         self.task = task
         self.report = report
-        self.state = task.state
+        # What is restored from an archive is read whole each time, so nothing is remembered of it.
+        self.state = RunState(lineage=task.state.lineage) if task.run.archives else task.state
         self._advance = advance
         self._tags = compile_tags(task.options.tags)
         self._series = SeriesTable(self.state.series)
         self._losses = LossCounter()
-        self._sink = TensorBoardRun(
+        to_tensorboard = task.run.format == mindspore.FORMAT
+        self._sink: RunSink = (TensorBoardRun if to_tensorboard else MindSporeRun)(
             task.destination,
             host=task.run.host,
             state=self.state,
             losses=self._losses,
             keep_archive=task.options.keep_archive,
             is_dry=task.options.dry_run,
+            is_own=task.run.role != "source",
         )
+        self._decoder = make_decoder(task.run.format)
+        if isinstance(self._decoder, tensorboard.TensorBoardDecoder):
+            self._decoder.plugins.update(self.state.plugins)
+        self._derived = 0
         self._cutoff: int | None = None  # `latest`: values at this step and above are superseded
 
     def convert(self) -> None:
         run = self.task.run
         cutoffs = self._find_cutoffs() if self.task.options.on_restart == "latest" else {}
         try:
-            for file in run.files:
-                self._cutoff = cutoffs.get(file.path)
-                self._convert_file(file, mindspore.FORMAT)
-            for file in run.lineage_files:
-                self._cutoff = None
-                self._convert_file(file, LINEAGE)
+            if run.archives:
+                self._convert_restored(cutoffs)
+            else:
+                for file in run.files:
+                    self._cutoff = cutoffs.get(file.path)
+                    self._convert_file(file, run.format)
+                for file in run.lineage_files:
+                    self._cutoff = None
+                    self._convert_file(file, LINEAGE)
             self.report.problems += [f"{path}: a graph file, which is not converted" for path in run.graph_files]
         except Exception:
             self._sink.close()
@@ -133,6 +146,8 @@ class _RunConversion:
         # Not after Ctrl-C: it may have come between a write and its being noted, and closing would write that again.
         self._sink.close()
         report = self.report
+        if isinstance(self._decoder, tensorboard.TensorBoardDecoder):
+            self.state.plugins = self._decoder.plugins
         self.state.series = self._series.rows
         report.outputs = [output.name for output in self.state.outputs]
         report.archived = self._sink.archived
@@ -140,6 +155,12 @@ class _RunConversion:
         report.went_back = self._series.went_back
         report.losses = self._losses.rows()
         report.renamed_tags = [RenamedTag(*row) for row in self._sink.names.renamed]
+        report.problems += self._sink.notes
+        if self._derived and not self.task.run.archives:
+            report.problems.append(
+                f"{self._derived} values were computed from others (tensors, counts of NaN, graphs) by an earlier "
+                "conversion; there is no archive beside them that holds the originals, so these are not restored"
+            )
 
     def _convert_file(self, file: LogFile, source: str) -> None:
         path = relative_path(file.path, self.task.source)
@@ -166,7 +187,8 @@ class _RunConversion:
         undecided = known.undecided if known is not None and not is_replaced else None
         if known is None and others and not is_late and not is_lineage:
             undecided = Undecided()
-        reader = EventFileReader(file.path, make_decoder(source), offset=offset)
+        decoder = self._decoder if source == self.task.run.format else make_decoder(source)
+        reader = EventFileReader(file.path, decoder, offset=offset)
         with reader:
             undecided = self._convert_events(reader, path, source, undecided)
         self.state.files[path] = identify(file.path, reader.offset, file.created)
@@ -229,10 +251,17 @@ class _RunConversion:
         content = event.content
         values = self.report.values
         if type(content) is not Summary:
-            if not isinstance(content, FileVersion):
+            if isinstance(content, FileVersion):
+                self._sink.write_version(event, source)
+            elif isinstance(content, SessionLog):
+                self._put_session_log(event, content, source)
+            elif event.derived:
+                self._derived += 1
+            else:
                 values[content.kind] = values.get(content.kind, 0) + 1
                 self._sink.write(event, source)
             return
+        self._derived += sum(tagged.derived for tagged in content.values)
         if self._tags is not None:
             kept = tuple(tagged for tagged in content.values if self._tags.search(tagged.tag))
             if len(kept) < len(content.values):
@@ -251,6 +280,37 @@ class _RunConversion:
                 values[kind] = values.get(kind, 0) + 1
             self._sink.write(fresh, source)
 
+    def _put_session_log(self, event: Event, log: SessionLog, source: str) -> None:
+        """A START behind the first values of a TensorBoard log says that its training begins again."""
+        if log.status == SessionLog.START and self._series.rows:
+            self.report.restarts.append(RestartMark(self.report.files[-1] if self.report.files else "", event.step))
+            self._series.forget()
+            self._sink.begin_session(event.step)
+        self._sink.write(event, source)
+
+    def _convert_restored(self, cutoffs: dict[str, int]) -> None:
+        """Converts the output of an earlier conversion back, from its beginning: what it says must be read whole.
+
+        The writers compare what lies in the destination already, so only what is new is added there.
+        """
+        reading = RunReading()
+        self.report.files = [relative_path(file.path, self.task.source) for file in self.task.run.files]
+        run = self.task.run
+        for file in run.files[:1]:
+            self._sink.begin_source(file.created)
+        for source, event in read_restored(run, reading):
+            self.report.events_read += 1
+            # The files being read have versions and marks of our own; those of the original files are in the archive.
+            is_ours = isinstance(event.content, (FileVersion, SessionLog)) and event.format == run.format
+            if not is_ours:
+                self._put(event, source)
+        for file in (*run.files, *run.lineage_files):
+            path = relative_path(file.path, self.task.source)
+            self.state.files[path] = identify(file.path, file.size, file.created)
+        self.report.damaged += reading.damaged
+        self.report.incomplete += reading.incomplete
+        self.report.padding_bytes += reading.padding_bytes
+
     def _note(self, item: Event | Damage | Padding | Incomplete, path: str) -> None:
         if isinstance(item, Damage):
             self.report.damaged.append(DamagedRange(path, item.start, item.end, item.reason))
@@ -266,7 +326,7 @@ class _RunConversion:
         files = self.task.run.files
         for index, file in enumerate(files):
             is_open = index > 0
-            with EventFileReader(file.path, make_decoder(mindspore.FORMAT)) as reader:
+            with EventFileReader(file.path, make_decoder(self.task.run.format)) as reader:
                 for item in reader:
                     if isinstance(item, Event) and isinstance(item.content, Summary):
                         if is_open and (verdict := series.is_restart(item, item.content)) is not None:

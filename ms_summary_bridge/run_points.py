@@ -8,12 +8,11 @@ derived values are left out, and what the archive holds stands in the place of w
 
 from __future__ import annotations
 
-from collections import Counter, deque
 from collections.abc import Iterator
 
 import msgspec
 
-from ms_summary_bridge.archive import LINEAGE, archive_name, make_decoder
+from ms_summary_bridge.archive import LINEAGE, Place, archive_name, make_decoder, read_archive, restore
 from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary
 from ms_summary_bridge.formats import mindspore, tensorboard
@@ -21,7 +20,7 @@ from ms_summary_bridge.logdir import Run
 from ms_summary_bridge.records import Damage, Incomplete, Padding
 from ms_summary_bridge.report import DamagedRange, IncompleteTail
 
-__all__ = ["Point", "RunReading", "read_points"]
+__all__ = ["Point", "RunReading", "read_points", "read_restored"]
 
 
 class Point(msgspec.Struct, frozen=True, gc=False):
@@ -49,11 +48,27 @@ class RunReading(msgspec.Struct):
     incomplete: list[IncompleteTail] = msgspec.field(default_factory=list)
     padding_bytes: int = 0
 
+    def note(self, item: Event | Damage | Padding | Incomplete, path: str) -> None:
+        """Takes note of one thing read from a file."""
+        if isinstance(item, Damage):
+            self.damaged.append(DamagedRange(path, item.start, item.end, item.reason))
+        elif isinstance(item, Padding):
+            self.padding_bytes += item.end - item.start
+        elif isinstance(item, Incomplete):
+            self.incomplete.append(IncompleteTail(path, item.offset))
+        else:
+            self.records += 1
+            content = item.content
+            if isinstance(content, FileVersion):
+                self.versions.append(content.version)
+            elif isinstance(content, Summary):
+                self.derived += sum(tagged.derived for tagged in content.values)
+            else:
+                self.derived += item.derived
+
 
 def read_points(run: Run, reading: RunReading | None = None) -> Iterator[Point]:
     """Yields the points of a run, in the order of its files.
-
-    Memory: beside a batch of records, 16 bytes and a key for each archived value.
 
     Args:
         run: As `discover` found it.
@@ -62,64 +77,39 @@ def read_points(run: Run, reading: RunReading | None = None) -> Iterator[Point]:
     Raises:
         LogdirError: A file cannot be read.
     """
-    reading = reading if reading is not None else RunReading()
-    archived = _read_archives(run, reading)
-    decoder = make_decoder(run.format)
-    for file in run.files:
-        with EventFileReader(file.path, decoder) as reader:
-            for item in reader:
-                for point in _points_of(item, file.path, reading):
-                    series = archived.get((point.kind, point.tag))
-                    if series is None or not series.holds(point):
-                        yield point
-                    else:
-                        yield from series.take(point)
-            reading.bytes_read += reader.offset
-    lineage = make_decoder(LINEAGE) if run.format == mindspore.FORMAT else None
-    for file in run.lineage_files if lineage is not None else ():
+    for _, item in read_restored(run, reading if reading is not None else RunReading()):
+        yield from _points_of(item)
+
+
+def read_restored(run: Run, reading: RunReading) -> Iterator[tuple[str, Event]]:
+    """Yields the events a run was made from, each with the name of its format (`archive.make_decoder`).
+
+    Without archives these are the run's own events. What else is met goes into `reading`.
+
+    Raises:
+        LogdirError: A file cannot be read.
+    """
+    archives = {source: path for path in run.archives if (source := _archive_source(path)) != run.format}
+    own = _read_files(run, reading)
+    path = archives.get(_other(run.format))
+    items = own if path is None else restore(own, _noted(read_archive(path, _other(run.format)), path, reading))
+    for item in items:
+        if isinstance(item, Event):
+            yield item.format or run.format, item
+    for file in run.lineage_files:
         with EventFileReader(file.path, make_decoder(LINEAGE)) as reader:
-            for item in reader:
-                yield from _points_of(item, file.path, reading)
+            for found in reader:
+                reading.note(found, file.path)
+                if isinstance(found, Event):
+                    yield LINEAGE, found
             reading.bytes_read += reader.offset
-    for series in archived.values():
-        yield from series.points
+    if LINEAGE in archives:
+        for entry in _noted(read_archive(archives[LINEAGE], LINEAGE), archives[LINEAGE], reading):
+            yield LINEAGE, entry[1]
 
 
-class _Archived:
-    """The archived points of one series, in their order."""
-
-    def __init__(self) -> None:
-        self.points: deque[Point] = deque()
-        self._places: Counter[tuple[int, float]] = Counter()
-
-    def add(self, point: Point) -> None:
-        self.points.append(point)
-        self._places[point.step, point.wall_time] += 1
-
-    def holds(self, point: Point) -> bool:
-        return self._places[point.step, point.wall_time] > 0
-
-    def take(self, shown: Point) -> Iterator[Point]:
-        """Yields the original of a point that the output shows, after those before it that it does not show."""
-        while True:
-            point = self.points.popleft()
-            self._places[point.step, point.wall_time] -= 1
-            yield point
-            if (point.step, point.wall_time) == (shown.step, shown.wall_time):
-                return
-
-
-def _read_archives(run: Run, reading: RunReading) -> dict[tuple[str, str], _Archived]:
-    archived: dict[tuple[str, str], _Archived] = {}
-    if run.role != "convert":
-        return archived
-    for path in run.archives:
-        of_archive = RunReading(damaged=reading.damaged, incomplete=reading.incomplete)
-        with EventFileReader(path, make_decoder(_archive_source(path))) as reader:
-            for item in reader:
-                for point in _points_of(item, path, of_archive):
-                    archived.setdefault((point.kind, point.tag), _Archived()).add(point)
-    return archived
+def _other(run_format: str) -> str:
+    return tensorboard.FORMAT if run_format == mindspore.FORMAT else mindspore.FORMAT
 
 
 def _archive_source(path: str) -> str:
@@ -127,26 +117,33 @@ def _archive_source(path: str) -> str:
     return next(source for source in sources if archive_name(source) in path)
 
 
-def _points_of(item: Event | Damage | Padding | Incomplete, path: str, reading: RunReading) -> Iterator[Point]:
-    if isinstance(item, Damage):
-        reading.damaged.append(DamagedRange(path, item.start, item.end, item.reason))
-    elif isinstance(item, Padding):
-        reading.padding_bytes += item.end - item.start
-    elif isinstance(item, Incomplete):
-        reading.incomplete.append(IncompleteTail(path, item.offset))
-    else:
-        reading.records += 1
-        content = item.content
-        if isinstance(content, Summary):
-            for tagged in content.values:
-                if tagged.derived:
-                    reading.derived += 1
-                else:
-                    value = tagged.value
-                    yield Point(value.kind, tagged.tag, item.step, item.wall_time, value.fingerprint())
-        elif isinstance(content, FileVersion):
-            reading.versions.append(content.version)
-        elif item.derived:
-            reading.derived += 1
-        elif not isinstance(content, SessionLog):
-            yield Point(content.kind, "", item.step, item.wall_time, content.fingerprint())
+def _read_files(run: Run, reading: RunReading) -> Iterator[Event | Damage]:
+    decoder = make_decoder(run.format)
+    for file in run.files:
+        with EventFileReader(file.path, decoder) as reader:
+            for item in reader:
+                reading.note(item, file.path)
+                if isinstance(item, (Event, Damage)):
+                    yield item
+            reading.bytes_read += reader.offset
+
+
+def _noted(
+    archive: Iterator[tuple[Place, Event] | Damage | Padding | Incomplete], path: str, reading: RunReading
+) -> Iterator[tuple[Place, Event]]:
+    for item in archive:
+        if isinstance(item, tuple):
+            yield item
+        else:
+            reading.note(item, path)
+
+
+def _points_of(event: Event) -> Iterator[Point]:
+    content = event.content
+    if isinstance(content, Summary):
+        for tagged in content.values:
+            if not tagged.derived:
+                value = tagged.value
+                yield Point(value.kind, tagged.tag, event.step, event.wall_time, value.fingerprint())
+    elif not event.derived and not isinstance(content, (FileVersion, SessionLog)):
+        yield Point(content.kind, "", event.step, event.wall_time, content.fingerprint())

@@ -1,6 +1,6 @@
 """State: what a destination already holds, so that converting again adds only what is new.
 
-Layer: series, logdir < **state**.
+Layer: archive, series, logdir < **state**.
 
 One hidden JSON file at the top of the destination. It is written after the outputs it speaks of, by an atomic rename;
 so it may lag behind them after a crash, and the writers then compare what lies there with what they would write.
@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from ms_summary_bridge.archive import Place
 from ms_summary_bridge.errors import LogdirError, UsageError
 from ms_summary_bridge.event_file import open_source
 from ms_summary_bridge.series import Series
@@ -85,6 +86,16 @@ class RunState(msgspec.Struct):
     names: list[tuple[str, str, str, str]] = msgspec.field(default_factory=list)
     """Names given to tags: `(tag, kind, suffix, name)`."""
     series: list[tuple[str, str, Series]] = msgspec.field(default_factory=list)
+    last_place: Place | None = None
+    """The output's last event, as archives name it."""
+    plugins: dict[str, str] = msgspec.field(default_factory=dict)
+    """TensorBoard's plugin of each tag: a writer may say it once and never again."""
+    hparams: dict[str, str | float | bool] | None = None
+    """Hyperparameters found in a TensorBoard source."""
+    lineage: str = ""
+    """Name of the lineage file written."""
+    points: dict[str, int] = msgspec.field(default_factory=dict)
+    """Points of each series in a MindSpore output, by `kind tag`: MindInsight shows only so many."""
 
 
 class State(msgspec.Struct):

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["StockCollector", "has_seam"]
+__all__ = ["Collected", "StockCollector", "has_seam"]
 
 _METHODS: Final = (
     "_collect_graphs",

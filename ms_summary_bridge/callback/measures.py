@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-__all__ = ["StepOutputs", "device_memory", "find_optimizer", "learning_rates", "read_outputs", "to_number"]
+__all__ = ["StepOutputs", "device_memory", "find_optimizer", "learning_rates", "read_outputs", "to_array", "to_number"]
 
 _MIB: Final = 1 << 20
 

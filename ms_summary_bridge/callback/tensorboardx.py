@@ -19,7 +19,7 @@ from tensorboardX.writer import FileWriter, SummaryWriter
 
 from ms_summary_bridge.callback.link import WriterLink
 
-__all__ = ["BridgeSummaryWriter"]
+__all__ = ["BridgeSummaryWriter", "LinkOf"]
 
 LinkOf = Callable[[], WriterLink | None]
 

@@ -23,7 +23,7 @@ import msgspec
 from ms_summary_bridge.callback.live_run import LiveRun, LiveRunConfig
 from ms_summary_bridge.callback.ring import RingConsumer
 
-__all__ = ["main"]
+__all__ = ["Worker", "main"]
 
 _LOOK_SECS: Final = 0.5  # how often to see whether the training process is still there
 _RETRY_SECS: Final = 5.0  # how long to try to write the rest after the training has ended and the disk is full

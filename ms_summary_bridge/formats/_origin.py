@@ -16,7 +16,17 @@ import msgspec
 from ms_summary_bridge.errors import EventDecodeError
 from ms_summary_bridge.formats import wire
 
-__all__ = ["DATA_CLASS_SCALAR", "DATA_CLASS_TENSOR", "Origin", "decode_metadata", "decode_origin", "encode_metadata"]
+__all__ = [
+    "DATA_CLASS_SCALAR",
+    "DATA_CLASS_TENSOR",
+    "Origin",
+    "decode_metadata",
+    "decode_origin",
+    "decode_text",
+    "decode_writer",
+    "encode_metadata",
+    "encode_writer",
+]
 
 DATA_CLASS_SCALAR: Final = 1
 DATA_CLASS_TENSOR: Final = 2
@@ -27,8 +37,8 @@ _ORIGIN_FIELD: Final = wire.varint(1000 << 3 | wire.LENGTH_DELIMITED)
 class Origin(msgspec.Struct, frozen=True, gc=False):
     """Where a value in a TensorBoard file came from."""
 
-    tag: str = ""
-    """Tag in the source; empty when the value has the same."""
+    tag: str | None = None
+    """Tag in the source; None when the value has the same."""
     derived: bool = False
     """Computed from a value of the source, not converted back."""
     kind: str = ""
@@ -40,7 +50,7 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
 def encode_metadata(plugin_name: str, data_class: int, origin: Origin) -> bytes:
     """Encodes a value's `metadata` field, key included."""
     out = b""
-    if origin.tag:
+    if origin.tag is not None:
         out += wire.length_delimited(b"\x0a", origin.tag.encode())
     if origin.derived:
         out += b"\x10\x01"
@@ -83,7 +93,8 @@ def decode_origin(content: bytes) -> Origin | None:
 
 
 def _decode_own_field(content: bytes) -> Origin | None:
-    tag, derived, kind = "", False, ""
+    tag: str | None = None
+    derived, kind = False, ""
     histogram: bytes | None = None
     is_ours = False
     for key, a, b in wire.fields(content, 0, len(content)):
@@ -99,3 +110,31 @@ def _decode_own_field(content: bytes) -> Origin | None:
                 elif inner == 0x22:
                     histogram = content[c:d]
     return Origin(tag, derived, kind, histogram) if is_ours else None
+
+
+def decode_text(data: bytes) -> tuple[str, bool]:
+    """Returns the text, and whether encoding it gives the same bytes."""
+    text = data.decode("utf-8", "replace")
+    return text, text.encode() == data
+
+
+def decode_writer(payload: bytes, start: int, end: int) -> tuple[str, bool]:
+    """Reads the `source_metadata` of a file's first event: who wrote the file.
+
+    TensorBoard defines it as field 10 of its event. In MindSpore's event that number is free, so ours carry it too.
+
+    Returns:
+        The writer's name, and whether `encode_writer` gives the same bytes.
+    """
+    writer = ""
+    is_exact = False
+    for key, a, b in wire.fields(payload, start, end):
+        if key != 0x0A:
+            return writer, False
+        writer, is_exact = decode_text(payload[a:b])
+    return writer, is_exact and bool(writer)
+
+
+def encode_writer(writer: str) -> bytes:
+    """Encodes an event's `source_metadata` field, key included; nothing for an empty name."""
+    return wire.length_delimited(b"\x52", wire.length_delimited(b"\x0a", writer.encode())) if writer else b""

@@ -20,6 +20,8 @@ from ms_summary_bridge.formats import wire
 from ms_summary_bridge.values import Tensor
 
 __all__ = [
+    "DT_DOUBLE",
+    "DT_FLOAT",
     "decode_mindspore_tensor",
     "decode_tensorboard_tensor",
     "encode_mindspore_tensor",

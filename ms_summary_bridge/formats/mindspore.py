@@ -14,11 +14,14 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ms_summary_bridge.errors import EventDecodeError, InvalidValueError, UnsupportedValueError, ValueConversionError
-from ms_summary_bridge.events import Content, Encoded, Event, FileVersion, Loss, Summary, TaggedValue
+from ms_summary_bridge.events import Content, Encoded, Event, FileVersion, Loss, SessionLog, Summary, TaggedValue
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats._histogram import decode_mindspore_histogram, encode_mindspore_histogram
+from ms_summary_bridge.formats._names import TagNames
+from ms_summary_bridge.formats._origin import decode_writer, encode_writer
 from ms_summary_bridge.formats._scalar_shape import ScalarShapes
 from ms_summary_bridge.formats._tensor import decode_mindspore_tensor, encode_mindspore_tensor
+from ms_summary_bridge.formats.mindinsight import fit_value
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor
 
 __all__ = ["FILE_VERSION", "FORMAT", "MindSporeDecoder", "MindSporeEncoder"]
@@ -26,7 +29,7 @@ __all__ = ["FILE_VERSION", "FORMAT", "MindSporeDecoder", "MindSporeEncoder"]
 FORMAT: Final = "mindspore"
 FILE_VERSION: Final = "MindSpore.Event:1"
 
-_WALL_TIME, _STEP, _VERSION, _SUMMARY = 0x09, 0x10, 0x1A, 0x2A
+_WALL_TIME, _STEP, _VERSION, _SUMMARY, _WRITER = 0x09, 0x10, 0x1A, 0x2A, 0x52
 _SUMMARY_FILE: Final = {0x22: "graph", 0x32: "explain"}
 _LINEAGE_FILE: Final = {
     0x32: "train_lineage",
@@ -67,6 +70,7 @@ class MindSporeDecoder:
         wall_time: float | None = None
         step: int | None = None
         content: Content | None = None
+        writer = ""
         is_exact = True
         unknown = 0
         for key, a, b in wire.fields(payload, 0, len(payload)):
@@ -85,6 +89,9 @@ class MindSporeDecoder:
                 version = payload[a:b].decode("utf-8", "replace")
                 is_exact = is_exact and content is None and version.encode() == payload[a:b]
                 content = FileVersion(version)
+            elif key == _WRITER and not self._is_lineage:
+                writer, is_plain = decode_writer(payload, a, b)
+                is_exact = is_exact and is_plain
             elif key in self._whole:
                 content = Opaque(self._whole[key], payload)
             else:
@@ -93,6 +100,9 @@ class MindSporeDecoder:
             raise EventDecodeError(f"wall_time is {'missing' if wall_time is None else wall_time}")
         if content is None:
             content = Opaque(f"field {unknown}" if unknown else "empty event", payload)
+        if writer:
+            is_exact = is_exact and isinstance(content, FileVersion)
+            content = FileVersion(content.version, writer) if isinstance(content, FileVersion) else content
         if isinstance(content, Opaque) or (
             is_exact and not unknown and (step is None) == isinstance(content, FileVersion)
         ):
@@ -174,8 +184,18 @@ _KINDS: Final = {0x22: "image", 0x42: "tensor", 0x4A: "histogram"}
 class MindSporeEncoder:
     """Encodes events for one summary file.
 
-    Everything that came from a MindSpore file is given back as an equal message, unknown fields included.
+    Everything that came from a MindSpore file is given back as an equal message, unknown fields included. What came
+    from a TensorBoard file is fitted to what MindInsight draws.
+
+    Args:
+        names: Names given to images so far; a fresh table by default. Other kinds keep their tags: MindInsight holds
+            several kinds under one.
+        fits: Whether values of TensorBoard's format are fitted; not for those that came from MindSpore before.
     """
+
+    def __init__(self, names: TagNames | None = None, *, fits: bool = True) -> None:
+        self.names = names or TagNames()
+        self._fits = fits
 
     def encode(self, event: Event) -> Encoded:
         """Encodes one event.
@@ -192,44 +212,57 @@ class MindSporeEncoder:
         content = event.content
         if isinstance(content, FileVersion):
             version = content.version if event.format == FORMAT else FILE_VERSION
-            return Encoded(head + wire.length_delimited(b"\x1a", version.encode()))
+            out = head + wire.length_delimited(b"\x1a", version.encode())
+            return Encoded(out + encode_writer(content.writer))
+        if isinstance(content, SessionLog):  # restarts are told by the order of files here
+            return Encoded(None, (), event)
         if not isinstance(content, Summary):
             return Encoded(None, (Loss(content.kind, "", f"MindSpore summaries have no {content.kind}"),), event)
         parts: list[bytes] = []
         losses: list[Loss] = []
-        archived: list[TaggedValue] = []
         for tagged in content.values:
             if tagged.derived:
                 continue
-            try:
-                message, loss = self._encode_value(tagged, event.format)
-            except ValueConversionError as error:
-                message, loss = None, error.message
+            messages, loss = self._encode_value(tagged, event.format)
             if loss:
                 losses.append(Loss(tagged.value.kind, tagged.tag, loss))
-                archived.append(tagged)
-            if message is not None:
-                parts.append(wire.length_delimited(b"\x0a", message))
-        archive = None
-        if archived:
-            archive = Event(event.wall_time, event.step, Summary(tuple(archived)), event.format)
+            parts += [wire.length_delimited(b"\x0a", message) for message in messages]
+        if event.original is not None:
+            losses.append(Loss("event", "", "holds fields that are not known to this version"))
+        archive = event if losses else None
         if content.values and not parts:
             return Encoded(None, tuple(losses), archive)
         summary = wire.length_delimited(b"\x2a", b"".join(parts))
         return Encoded(head + b"\x10" + wire.varint(event.step) + summary, tuple(losses), archive)
 
-    def _encode_value(self, tagged: TaggedValue, source: str) -> tuple[bytes, str]:
+    def _encode_value(self, tagged: TaggedValue, source: str) -> tuple[list[bytes], str]:
+        """Returns the messages for one value (several for a batch of images), and what they do not hold."""
         value = tagged.value
         if source == FORMAT:
             if tagged.original is not None:
-                return tagged.original, ""
+                return [tagged.original], ""
             if isinstance(value, Opaque):
-                return value.payload, ""
+                return [value.payload], ""
+        try:
+            fitted, loss = fit_value(tagged) if self._fits and source not in (FORMAT, "") else ([tagged], "")
+            messages = []
+            for part in fitted:
+                message, part_loss = self._encode_fitted(part, tagged.tag)
+                messages.append(message)
+                loss = loss or part_loss
+        except ValueConversionError as error:
+            return [], error.message
+        return messages, loss
+
+    def _encode_fitted(self, tagged: TaggedValue, source_tag: str) -> tuple[bytes, str]:
+        value = tagged.value
         if isinstance(value, Opaque):
             raise UnsupportedValueError(value.reason or f"MindSpore summaries have no {value.kind}")
-        tag = wire.length_delimited(b"\x0a", tagged.tag.encode("utf-8", "surrogateescape"))
+        name = tagged.tag
+        if isinstance(value, Image):  # an image of a batch must not take the name of another series
+            name = self.names.name(source_tag, "image", name.removeprefix(source_tag).lstrip("/"))
         field, loss = _ENCODERS[type(value)](value)
-        return tag + field, loss
+        return wire.length_delimited(b"\x0a", name.encode("utf-8", "surrogateescape")) + field, loss
 
 
 def _encode_scalar(value: Scalar) -> tuple[bytes, str]:

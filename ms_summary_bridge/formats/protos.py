@@ -29,7 +29,7 @@ from typing import Any, Final
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.internal import enum_type_wrapper
 
-__all__ = ["ProtoPackage", "ms_pb", "tb_pb"]
+__all__ = ["DESCRIPTOR_SET", "ProtoPackage", "ms_pb", "tb_pb"]
 
 DESCRIPTOR_SET: Final = "descriptors.binpb"
 """File beside this module, written by tools/build_protos."""

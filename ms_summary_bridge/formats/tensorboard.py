@@ -42,7 +42,10 @@ from ms_summary_bridge.formats._origin import (
     Origin,
     decode_metadata,
     decode_origin,
+    decode_text,
+    decode_writer,
     encode_metadata,
+    encode_writer,
 )
 from ms_summary_bridge.formats._scalar_shape import ScalarShapes
 from ms_summary_bridge.formats._tensor import (
@@ -73,7 +76,8 @@ class TensorBoardDecoder:
     """
 
     def __init__(self) -> None:
-        self._plugins: dict[str, str] = {}
+        self.plugins: dict[str, str] = {}
+        """Plugin of each tag, from its first value with metadata; to be kept where reading goes on later."""
         self._shapes = ScalarShapes(b"\x15", FORMAT)
 
     def decode(self, payload: bytes) -> Event:
@@ -106,7 +110,7 @@ class TensorBoardDecoder:
                 step = wire.signed(a)
             elif key == 0x52:
                 is_first = writer is None
-                writer, is_plain = _decode_writer(payload, a, b)
+                writer, is_plain = decode_writer(payload, a, b)
                 is_exact = is_exact and is_first and is_plain
             else:
                 is_exact = is_exact and content is None
@@ -115,7 +119,7 @@ class TensorBoardDecoder:
                     content, is_plain = self._decode_summary(payload, a, b, before)
                     is_exact = is_exact and is_plain
                 elif key == 0x1A:
-                    version, is_plain = _decode_text(payload[a:b])
+                    version, is_plain = decode_text(payload[a:b])
                     content = FileVersion(version)
                     is_exact = is_exact and is_plain
                 elif key == 0x3A:
@@ -171,10 +175,10 @@ class TensorBoardDecoder:
             # A tag that is not UTF-8 cannot be encoded again, so such a value is kept as it was read.
             if is_plain and what is not None and what[0] == 0x15 and _is_utf8(tag):
                 return TaggedValue(tag, Scalar(payload[what[1] : what[2]]))
-            plugin, origin = self._plugins.get(tag, ""), None
+            plugin, origin = self.plugins.get(tag, ""), None
         else:
             plugin, content = decode_metadata(payload, *metadata)
-            plugin = self._plugins.setdefault(tag, plugin)
+            plugin = self.plugins.setdefault(tag, plugin)
             origin = decode_origin(content)
         message = payload[start:end]
         try:
@@ -184,7 +188,7 @@ class TensorBoardDecoder:
         if isinstance(value, Opaque):
             value = Opaque(value.kind, message, value.reason)
         if origin is not None:
-            return TaggedValue(origin.tag or tag, value, origin.derived, message)
+            return TaggedValue(tag if origin.tag is None else origin.tag, value, origin.derived, message)
         return TaggedValue(tag, value, False, None if isinstance(value, Opaque) else message)
 
 
@@ -255,22 +259,6 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-def _decode_text(data: bytes) -> tuple[str, bool]:
-    """Returns the text, and whether encoding it gives the same bytes."""
-    text = data.decode("utf-8", "replace")
-    return text, text.encode() == data
-
-
-def _decode_writer(payload: bytes, start: int, end: int) -> tuple[str, bool]:
-    writer = ""
-    is_exact = False
-    for key, a, b in wire.fields(payload, start, end):
-        if key != 0x0A:
-            return writer, False
-        writer, is_exact = _decode_text(payload[a:b])
-    return writer, is_exact and bool(writer)
-
-
 def _decode_session_log(payload: bytes, start: int, end: int) -> tuple[SessionLog, bool]:
     status = 0
     texts = {0x12: "", 0x1A: ""}
@@ -279,7 +267,7 @@ def _decode_session_log(payload: bytes, start: int, end: int) -> tuple[SessionLo
         if key == 0x08:
             status = a
         elif key in texts:
-            texts[key], is_plain = _decode_text(payload[a:b])
+            texts[key], is_plain = decode_text(payload[a:b])
             is_exact = is_exact and is_plain
         else:
             is_exact = False
@@ -326,9 +314,7 @@ class TensorBoardEncoder:
         if isinstance(content, FileVersion):
             version = content.version if is_own else FILE_VERSION
             out = head + wire.length_delimited(b"\x1a", version.encode())
-            if content.writer:
-                out += wire.length_delimited(b"\x52", wire.length_delimited(b"\x0a", content.writer.encode()))
-            return Encoded(out)
+            return Encoded(out + encode_writer(content.writer))
         if isinstance(content, SessionLog):
             return Encoded(head + wire.length_delimited(b"\x3a", _encode_session_log(content)))
         if content.kind == "graph" and event.format == "mindspore":
@@ -340,7 +326,6 @@ class TensorBoardEncoder:
     def _encode_summary(self, event: Event, summary: Summary, head: bytes, is_own: bool) -> Encoded:
         parts: list[bytes] = []
         losses: list[Loss] = []
-        archived: list[TaggedValue] = []
         scalars = self._scalars
         for tagged in summary.values:
             value = tagged.value
@@ -361,13 +346,9 @@ class TensorBoardEncoder:
                 loss = "the tag is not UTF-8, which TensorBoard refuses"
             if loss:
                 losses.append(Loss(value.kind, tagged.tag, loss))
-                archived.append(tagged)
-        archive: Event | None = None
         if event.original is not None:
             losses.append(Loss("event", "", "holds fields that are not known to this version"))
-            archive = event
-        elif archived:
-            archive = Event(event.wall_time, event.step, Summary(tuple(archived)), event.format)
+        archive = event if losses else None
         if summary.values and not parts:
             return Encoded(None, tuple(losses), archive)
         body = b"".join([b"\x0a" + wire.varint(len(part)) + part for part in parts])
@@ -380,7 +361,7 @@ class TensorBoardEncoder:
             yield around[0] + value.to_float32()[0] + around[1]
         elif isinstance(value, Histogram):
             name = self.names.name(tag, "histogram")
-            origin = Origin(tag if name != tag else "", histogram=encode_histogram_extras(value))
+            origin = Origin(tag if name != tag else None, histogram=encode_histogram_extras(value))
             yield _tensor_value(name, encode_tensorboard_histogram(value), origin)
             for part in ("nan_count", "pos_inf_count", "neg_inf_count"):
                 if getattr(value, part):
@@ -416,12 +397,19 @@ class TensorBoardEncoder:
 
     def _table(self, tag: str, value: Tensor) -> bytes:
         name = self.names.name(tag, "text")
-        text = wire.length_delimited(b"\x42", statistics_table(value).encode())
-        tensor = wire.length_delimited(b"\x42", b"\x08\x07\x12\x00" + text)  # DT_STRING, shape []
-        origin = Origin(tag, derived=True, kind="tensor")
-        return (
-            wire.length_delimited(b"\x0a", name.encode()) + tensor + encode_metadata("text", DATA_CLASS_TENSOR, origin)
-        )
+        return _text_value(name, statistics_table(value), Origin(tag, derived=True, kind="tensor"))
+
+    def encode_note(self, step: int, wall_time: float, tag: str, text: str) -> bytes:
+        """Encodes an event with one markdown text of our own, which is not converted back."""
+        value = _text_value(self.names.name(tag, "text"), text, Origin(tag, derived=True, kind="note"))
+        head = wire.fixed64(b"\x09", wall_time) + (b"\x10" + wire.varint(step) if step else b"")
+        return head + wire.length_delimited(b"\x2a", wire.length_delimited(b"\x0a", value))
+
+
+def _text_value(name: str, text: str, origin: Origin) -> bytes:
+    string = wire.length_delimited(b"\x42", text.encode("utf-8", "replace"))
+    tensor = wire.length_delimited(b"\x42", b"\x08\x07\x12\x00" + string)  # DT_STRING, shape []
+    return wire.length_delimited(b"\x0a", name.encode()) + tensor + encode_metadata("text", DATA_CLASS_TENSOR, origin)
 
 
 def _tensor_value(name: str, rows: npt.NDArray[np.float64], origin: Origin) -> bytes:

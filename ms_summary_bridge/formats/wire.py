@@ -18,7 +18,20 @@ from typing import Final
 
 from ms_summary_bridge.errors import EventDecodeError
 
-__all__ = ["FLOAT32", "FLOAT64", "VARINT", "fields", "fixed64", "length_delimited", "read_varint", "signed", "varint"]
+__all__ = [
+    "FIXED32",
+    "FIXED64",
+    "FLOAT32",
+    "FLOAT64",
+    "LENGTH_DELIMITED",
+    "VARINT",
+    "fields",
+    "fixed64",
+    "length_delimited",
+    "read_varint",
+    "signed",
+    "varint",
+]
 
 VARINT: Final = 0
 FIXED64: Final = 1
