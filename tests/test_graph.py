@@ -161,17 +161,18 @@ def test_names_that_are_taken_get_a_number_and_edges_go_to_the_right_one() -> No
         ("Default/net-Net/Add-op0", "Default/net-Net/Add-op0"),
         ("a b:0<c>\"'\\\n", "a_b_0_c_____"),
         ("//a///b/", "a/b"),
-        ("^a", "._a"),
-        ("_a/_b", "._a/_b"),
+        ("^a", "a"),
+        ("_a/_b", "a/_b"),
         ("网络/层", "网络/层"),
-        ("✓construct", "._construct"),
+        ("✓construct", "construct"),
         ("constructor", "constructor_"),
         ("toString/a", "toString_/a"),
         ("a/toString", "a/toString"),
-        ("__proto__", ".__proto__"),
-        ("__root__", ".__root__"),
+        ("__proto__", "proto__"),
+        ("__root__", "root__"),
         ("", "unnamed"),
         ("///", "unnamed"),
+        ("/_-/-", "unnamed"),
         ("x" * 5000, "x" * 1000),
     ],
 )
@@ -286,6 +287,13 @@ def test_a_parameter_stands_in_the_scope_that_holds_all_that_take_it() -> None:
     assert drawn.inputs("net/a/A") == ["net/w", "x"]
 
 
+@pytest.mark.parametrize(("count", "scope"), [(20, "net"), (21, "net/parameters")])
+def test_many_parameters_in_one_scope_get_a_scope_of_their_own(count: int, scope: str) -> None:
+    names = [f"w{i}" for i in range(count)]
+    drawn = Drawn(graph(node("1", "A", *names, "x", full_name="net/A"), node("2", "B", "x"), parameters=[*names, "x"]))
+    assert drawn.inputs("net/A") == [f"{scope}/{name}" for name in names] + ["x"]
+
+
 def test_a_parameter_has_type_shape_and_default() -> None:
     parameter = ms_pb.ParameterProto(name="w", type=tensor_type(3, -1), default_val=number(5))
     drawn = Drawn(ms_pb.GraphProto(parameters=[parameter]))
@@ -303,7 +311,8 @@ def test_a_constant_has_a_copy_in_each_scope_that_takes_it() -> None:
     outputs = [ms_pb.OutputProto(name="cst1")]
     drawn = Drawn(graph(*nodes, constants={"cst1": number(3), "cst2": number(4)}, outputs=outputs))
     copies = [name for name, op in drawn.ops().items() if op == "Const"]
-    assert copies == ["net/a/cst1", "net/c/cst1", "output/cst1", "unused/cst2"]
+    assert copies == ["net/a/cst1", "net/c/cst1", "output/cst1"]
+    assert drawn["unused/cst2"].op == "Unused"  # TensorBoard shows a Const only beside what takes it
     assert drawn.inputs("net/a/A") == ["net/a/cst1", "net/a/cst1"]
     assert drawn.inputs("output/cst1_2") == ["output/cst1"]
     assert drawn.attr("net/c/cst1", "value") == 3

@@ -31,10 +31,8 @@ _OBJECT_PROPERTIES: Final = {
 
 def legal_name(name: str) -> str:
     """Returns the name with everything replaced that TensorBoard would not take for a part of it."""
-    legal = _SLASHES.sub("/", _ILLEGAL.sub("_", name)[:_MAX_NAME]).strip("/") or "unnamed"
     # TensorFlow's own rule: the first character is a letter, a digit or a point.
-    if legal[0] in "_-":
-        return f".{legal}"[:_MAX_NAME].rstrip("/")
+    legal = _SLASHES.sub("/", _ILLEGAL.sub("_", name)[:_MAX_NAME].lstrip("/_-")).rstrip("/") or "unnamed"
     first, slash, rest = legal.partition("/")
     return f"{first}_{slash}{rest}" if first in _OBJECT_PROPERTIES else legal
 

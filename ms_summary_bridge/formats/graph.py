@@ -17,6 +17,7 @@ a graph, is written without a name. What TensorBoard makes of a graph stands in 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Final
@@ -40,6 +41,8 @@ _CONTROL_EDGE: Final = 1
 _PRODUCER: Final = 22  # the version TensorFlow 1.x wrote; TensorBoard asks for none
 _OUTPUT_SCOPE: Final = "output"
 _UNUSED_SCOPE: Final = "unused"
+_PARAMETER_SCOPE: Final = "parameters"
+_CROWD: Final = 20  # parameters in one scope
 _UNKNOWN: Final = "Unknown"
 _GET_ITEM: Final = {"TupleGetItem", "RealTupleGetItem"}
 
@@ -62,7 +65,7 @@ class GraphCounts(msgspec.Struct):
     subgraphs: int = 0
     """Graphs held by constants and attributes."""
     constant_copies: int = 0
-    """`Const` nodes drawn: one for each constant and scope that uses it."""
+    """`Const` nodes drawn: one for each constant and scope that uses it, and an `Unused` one where none does."""
     unknown: int = 0
     """`Unknown` nodes drawn: names that an input gives and nothing has."""
     dangling_edges: int = 0
@@ -220,7 +223,7 @@ class _GraphDrawing:
         used = {number for number, _ in self._copies}
         for number in range(self._first_constant, self._first_constant + len(self._graph.constants)):
             if number not in used:
-                self._copy_of(number, self._prefix + _UNUSED_SCOPE)
+                self._copy_of(number, self._prefix + _UNUSED_SCOPE, "Unused")  # a Const beside nothing is not shown
 
     # ------------------------------------------------------------------------------------------------ names
 
@@ -248,17 +251,24 @@ class _GraphDrawing:
         counts.outputs += len(graph.outputs)
 
     def _name_parameters(self) -> None:
-        """Places parameters, and names that nothing has, in the innermost scope that holds all that take them."""
+        """Places parameters, and names that nothing has, in the innermost scope that holds all that take them.
+
+        A large network has hundreds of weights in one scope (what takes them is the layer and the optimizer), so many
+        of them get a scope of their own, which can be folded.
+        """
         scopes: dict[int | str, str] = {}
         for scope, used in self._uses():
             source: int | str = self._source_of.get(used, used)
             if isinstance(source, str) or self._first_parameter <= source < self._first_constant:
                 known = scopes.get(source)
                 scopes[source] = scope if known is None else common_scope(known, scope)
-        for number, parameter in enumerate(self._graph.parameters, self._first_parameter):
-            self._drawn.append(
-                self._take(scopes.get(number, self._prefix + _UNUSED_SCOPE), parameter.name or "parameter")
-            )
+        first, unused = self._first_parameter, self._prefix + _UNUSED_SCOPE
+        placed = [scopes.get(number, unused) for number in range(first, self._first_constant)]
+        crowd = Counter(placed)
+        for scope, parameter in zip(placed, self._graph.parameters, strict=True):
+            if crowd[scope] > _CROWD:
+                scope = f"{scope}/{_PARAMETER_SCOPE}" if scope else _PARAMETER_SCOPE
+            self._drawn.append(self._take(scope, parameter.name or "parameter"))
         for key, scope in scopes.items():
             if isinstance(key, str):  # no number: nothing has this name
                 self._counts.unknown += 1
@@ -333,7 +343,7 @@ class _GraphDrawing:
             return self._unknown[key]
         return self._drawn[number] if number < self._first_constant else self._copy_of(number, scope)
 
-    def _copy_of(self, number: int, scope: str) -> str:
+    def _copy_of(self, number: int, scope: str, op: str = "Const") -> str:
         """Returns the copy of a constant in a scope, and draws it when it is asked for first."""
         name = self._copies.get((number, scope))
         if name is None:
@@ -345,7 +355,7 @@ class _GraphDrawing:
                 attrs["dtype"] = encoded.type
                 attrs["_output_shapes"] = encoded.shapes
             self._counts.constant_copies += 1
-            self._put(name, "Const", [], attrs)
+            self._put(name, op, [], attrs)
         return name
 
     def _output_index(self, operator: Operator) -> str:
