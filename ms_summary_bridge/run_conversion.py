@@ -17,7 +17,7 @@ from ms_summary_bridge.errors import BridgeError, UsageError
 from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary
 from ms_summary_bridge.formats import mindspore, tensorboard
-from ms_summary_bridge.logdir import LogFile, Run
+from ms_summary_bridge.logdir import SOURCE, LogFile, Run
 from ms_summary_bridge.mindspore_run import MindSporeRun
 from ms_summary_bridge.records import Damage, Incomplete, Padding
 from ms_summary_bridge.report import DamagedRange, IncompleteTail, LossCounter, RenamedTag, RestartMark, RunReport
@@ -118,7 +118,7 @@ class _RunConversion:
             losses=self._losses,
             keep_archive=task.options.keep_archive,
             is_dry=task.options.dry_run,
-            is_own=task.run.role != "source",
+            is_own=task.run.role != SOURCE,
         )
         self._decoder = make_decoder(task.run.format)
         if isinstance(self._decoder, tensorboard.TensorBoardDecoder):
@@ -136,7 +136,7 @@ class _RunConversion:
                 for file in run.files:
                     self._cutoff = cutoffs.get(file.path)
                     self._convert_file(file, run.format)
-                for file in run.lineage_files:
+                for file in run.lineage_files if run.role == SOURCE else ():  # ours is made from hyperparameters
                     self._cutoff = None
                     self._convert_file(file, LINEAGE)
             self.report.problems += [f"{path}: a graph file, which is not converted" for path in run.graph_files]

@@ -16,7 +16,7 @@ from ms_summary_bridge.archive import LINEAGE, Place, archive_name, make_decoder
 from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary
 from ms_summary_bridge.formats import mindspore, tensorboard
-from ms_summary_bridge.logdir import Run
+from ms_summary_bridge.logdir import CONVERT, Run
 from ms_summary_bridge.records import Damage, Incomplete, Padding
 from ms_summary_bridge.report import DamagedRange, IncompleteTail
 
@@ -100,7 +100,11 @@ def read_restored(run: Run, reading: RunReading) -> Iterator[tuple[str, Event]]:
         with EventFileReader(file.path, make_decoder(LINEAGE)) as reader:
             for found in reader:
                 reading.note(found, file.path)
-                if isinstance(found, Event):
+                if not isinstance(found, Event):
+                    continue
+                if run.role == CONVERT:  # made from hyperparameters, which are in the archive
+                    reading.derived += 1
+                else:
                     yield LINEAGE, found
             reading.bytes_read += reader.offset
     if LINEAGE in archives:

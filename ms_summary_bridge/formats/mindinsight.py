@@ -189,6 +189,8 @@ def _fit_tensor(tensor: Tensor) -> Tensor:
 
 def _tensor_of(value: Opaque) -> Tensor:
     """Reads the array inside a value of a plugin that stores one (precision-recall curves, meshes)."""
+    if value.kind == "hparams":
+        raise UnsupportedValueError("hyperparameters are shown as lineage")
     if value.kind not in _AS_TENSORS:
         raise UnsupportedValueError(value.reason or f"MindInsight has no place for a {value.kind}")
     array: npt.NDArray[Any] | list[bytes] | None = None
