@@ -23,10 +23,11 @@ from ms_summary_bridge.errors import (
     UsageError,
     ValueConversionError,
 )
-from ms_summary_bridge.event_file import EventFileReader, RecordWriter
+from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import DataPoint, Event, FileVersion, SessionLog, Summary, TaggedValue, iter_points
 from ms_summary_bridge.inspect import inspect_logdir
 from ms_summary_bridge.logdir import discover
+from ms_summary_bridge.record_writer import RecordWriter
 from ms_summary_bridge.report import Report
 from ms_summary_bridge.run_conversion import ConvertOptions
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor

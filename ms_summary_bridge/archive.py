@@ -21,9 +21,10 @@ from typing import Final
 import msgspec
 
 from ms_summary_bridge.errors import UsageError
-from ms_summary_bridge.event_file import EventFileReader, RecordWriter
+from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Decoder, Encoder, Event, FileVersion, SessionLog
 from ms_summary_bridge.formats import mindspore, tensorboard
+from ms_summary_bridge.record_writer import RecordWriter
 from ms_summary_bridge.records import Damage, Incomplete, Padding
 
 __all__ = [

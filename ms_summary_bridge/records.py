@@ -286,6 +286,12 @@ class RecordDecoder:
         search.skip(b"".join(self._chunks), 0, self._held)
         if search.tail and not search.is_zero:
             pieces.append(Incomplete(search.start, end - search.start))
+        elif search.limit is not None and search.limit < end:  # the damaged record's end is known, the next one is cut
+            pieces.append(search.close(search.limit))
+            rest = b"".join(self._chunks)[search.limit - end :]
+            is_zero = not rest.strip(b"\0")
+            pieces.append(Padding(search.limit, end) if is_zero else Incomplete(search.limit, len(rest)))
+            search.start = search.limit
         elif cut is not None:  # damage, and behind it a record that is only cut
             pieces.append(search.close(cut))
             pieces.append(Incomplete(cut, end - cut))

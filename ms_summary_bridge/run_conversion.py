@@ -128,10 +128,17 @@ class _RunConversion:
 
     def convert(self) -> None:
         run = self.task.run
-        cutoffs = self._find_cutoffs() if self.task.options.on_restart == "latest" else {}
+        cutoffs: dict[str, int] = {}
+        if self.task.options.on_restart == "latest":
+            if run.archives:
+                self.report.problems.append(
+                    "--on-restart latest leaves nothing out of what is restored from an archive"
+                )
+            else:
+                cutoffs = self._find_cutoffs()
         try:
             if run.archives:
-                self._convert_restored(cutoffs)
+                self._convert_restored()
             else:
                 for file in run.files:
                     self._cutoff = cutoffs.get(file.path)
@@ -140,11 +147,8 @@ class _RunConversion:
                     self._cutoff = None
                     self._convert_file(file, LINEAGE)
             self.report.problems += [f"{path}: a graph file, which is not converted" for path in run.graph_files]
-        except Exception:
+        finally:
             self._sink.close()
-            raise
-        # Not after Ctrl-C: it may have come between a write and its being noted, and closing would write that again.
-        self._sink.close()
         report = self.report
         if isinstance(self._decoder, tensorboard.TensorBoardDecoder):
             self.state.plugins = self._decoder.plugins
@@ -288,7 +292,7 @@ class _RunConversion:
             self._sink.begin_session(event.step)
         self._sink.write(event, source)
 
-    def _convert_restored(self, cutoffs: dict[str, int]) -> None:
+    def _convert_restored(self) -> None:
         """Converts the output of an earlier conversion back, from its beginning: what it says must be read whole.
 
         The writers compare what lies in the destination already, so only what is new is added there.

@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from typing import Final
 
 from ms_summary_bridge.archive import LINEAGE, ArchiveWriter, Place, PlaceCounter
-from ms_summary_bridge.event_file import RecordWriter
 from ms_summary_bridge.events import Encoded, Event
 from ms_summary_bridge.formats._names import TagNames
+from ms_summary_bridge.record_writer import RecordWriter
 from ms_summary_bridge.report import LossCounter
 from ms_summary_bridge.state import OutputState, RunState
 

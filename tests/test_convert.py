@@ -615,7 +615,7 @@ def test_interrupt_right_after_a_write_doubles_nothing(tmp_path: Path, monkeypat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("ms_summary_bridge.event_file.os.write", write_and_interrupt)
+        patch.setattr("ms_summary_bridge.record_writer.os.write", write_and_interrupt)
         with pytest.raises(KeyboardInterrupt):
             convert(tmp_path / "ms", tmp_path / "tb")
     convert_run(tmp_path / "ms", tmp_path / "tb")

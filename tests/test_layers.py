@@ -21,7 +21,7 @@ LAYERS: list[set[str]] = [
     {"records", "values"},
     {"events"},
     {"formats"},
-    {"archive", "event_file", "logdir"},
+    {"archive", "event_file", "logdir", "record_writer"},
     {"report", "series"},
     {"state"},
     {"run_points", "run_sink"},
@@ -40,7 +40,9 @@ LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 SIDEWAYS = {
     ("archive", "event_file"),
     ("follow", "convert"),
+    ("archive", "record_writer"),
     ("logdir", "event_file"),
+    ("record_writer", "event_file"),
 }
 
 # Which modules may import a foreign package: rooms, or modules of a room.

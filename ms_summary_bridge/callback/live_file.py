@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ms_summary_bridge.errors import LogdirError
-from ms_summary_bridge.event_file import RecordWriter, create_unique
+from ms_summary_bridge.record_writer import RecordWriter, create_unique
 from ms_summary_bridge.records import FOOTER_BYTES, HEADER_BYTES
 
 __all__ = ["LiveFile"]
