@@ -175,7 +175,7 @@ class SummaryBridge(Callback, UserValues):
     def _reset_training(self) -> None:
         self._last_step: int | None = None
         self._tensor_steps = range(0)
-        self._checkpoint: Any = None
+        self._checkpoints: dict[int, str] = {}
         specified = self._collector._collect_specified_data if self._collector is not None else {}
         self._values = StepValues(
             specified, collects_histograms=self._collects_histograms, collects_lr=self._collects_lr, warn=self._warn
@@ -252,7 +252,7 @@ class SummaryBridge(Callback, UserValues):
         self._depth = 0
         try:
             if error and error[0] is not None and self._mode:
-                self._landmark(f"{self._mode} ended by {error[0].__name__}: {error[1]}")
+                self._landmark("error", f"{self._mode} ended by {error[0].__name__}: {error[1]}")
             if self._fallback is not None and self._is_ours():
                 self._fallback.close(*error)
         except Exception as failure:
@@ -271,12 +271,15 @@ class SummaryBridge(Callback, UserValues):
         self._begin("train", run_context)
         self._reset_training()
         self._step = int(parameters.get("cur_step_num") or 0)
-        self._landmark(f"training begins: {parameters.get('epoch_num')} epochs of {parameters.get('batch_num')} steps")
+        self._checkpoints = dict(enumerate(_saved_checkpoints(parameters)))  # of an earlier training
+        size = f"{parameters.get('epoch_num')} epochs of {parameters.get('batch_num')} steps"
+        self._landmark("training", f"training begins: {size}")
 
     @_guarded
     def on_train_step_begin(self, run_context: Any) -> None:
         """Notes the time."""
         self._values.clock.begin_step(time.monotonic())
+        self._note_checkpoints(run_context.original_args())  # saved by a callback behind this one, after the last step
 
     @_guarded
     def on_train_step_end(self, run_context: Any) -> None:
@@ -299,7 +302,7 @@ class SummaryBridge(Callback, UserValues):
         takes_tensors = last is None or _reaches(self._tensor_steps, last, step)
         if is_due or takes_tensors:
             self._collect(parameters, step, is_due=is_due, takes_tensors=takes_tensors)
-        self._note_checkpoint(parameters, step)
+        self._note_checkpoints(parameters)
 
     @_guarded
     def on_train_epoch_end(self, run_context: Any) -> None:
@@ -311,10 +314,10 @@ class SummaryBridge(Callback, UserValues):
             return
         if self._stock is not None:
             self._stock.save_landscape_checkpoint(parameters, "epoch")
-        self._note_checkpoint(parameters, self._step)
+        self._note_checkpoints(parameters)
         best = self._values.take_best_loss()
         better = "" if best is None else f", best loss so far {best:.6g}"
-        self._landmark(f"epoch {parameters.get('cur_epoch_num')} ends{better}")
+        self._landmark("epoch", f"epoch {parameters.get('cur_epoch_num')} ends{better}")
 
     @_guarded
     def on_train_end(self, run_context: Any) -> None:
@@ -323,9 +326,9 @@ class SummaryBridge(Callback, UserValues):
             self._fallback.collector.end(run_context)
             return
         parameters = run_context.original_args()
-        self._note_checkpoint(parameters, self._step)
+        self._note_checkpoints(parameters)
         self._end("train", parameters)
-        self._landmark(f"training ends at step {self._step}")
+        self._landmark("training", f"training ends at step {self._step}")
         self._mode = ""
 
     @_guarded
@@ -417,15 +420,15 @@ class SummaryBridge(Callback, UserValues):
             self._stock.end(parameters, mode)
             self._send(0, {})
 
-    def _note_checkpoint(self, parameters: Any, step: int) -> None:
-        path = parameters.get("latest_ckpt_file")
-        if path and path != self._checkpoint:
-            self._checkpoint = path
-            self._landmark(f"checkpoint saved: {path}", step)
+    def _note_checkpoints(self, parameters: Any) -> None:
+        for place, path in enumerate(_saved_checkpoints(parameters)):
+            if path and path != self._checkpoints.get(place):
+                self._checkpoints[place] = path
+                self._landmark("checkpoint", f"checkpoint saved: {path}")
 
-    def _landmark(self, text: str, step: int | None = None) -> None:
+    def _landmark(self, kind: str, text: str) -> None:
         if self._collects_landmark and self._is_ours() and self._fallback is None:
-            self._open_session().put_text(self._step if step is None else step, text)
+            self._open_session().put_milestone(self._step, kind, text)
 
 
 def _close_at_exit(reference: weakref.ref[SummaryBridge]) -> None:
@@ -460,6 +463,11 @@ def _specified(
 def _callbacks_of(parameters: Any) -> list[Any]:
     callbacks = parameters.get("list_callback") or []
     return list(getattr(callbacks, "_callbacks", callbacks))
+
+
+def _saved_checkpoints(parameters: Any) -> list[str]:
+    """Returns the file that each ModelCheckpoint in the list saved last, empty where there is none."""
+    return [str(getattr(callback, "latest_ckpt_file_name", None) or "") for callback in _callbacks_of(parameters)]
 
 
 def _reaches(steps: range, last: int, step: int) -> bool:

@@ -94,9 +94,9 @@ class Session:
                     self.link.count_dropped(plugin, 1)
         self.link.put_values(step, wall_time, collected)
 
-    def put_text(self, step: int, text: str) -> None:
-        """Hands over a milestone."""
-        self.link.put("note", step, time.time(), "milestones", text)
+    def put_milestone(self, step: int, kind: str, text: str) -> None:
+        """Hands over a milestone. TensorBoard's fast loader shows one text for each tag and step, so kinds have tags."""
+        self.link.put("note", step, time.time(), f"milestones/{kind}", text)
 
     def put_value(self, plugin: str, tag: str, array: np.ndarray[Any, Any], step: int) -> None:
         """Hands over one value of the user's own."""

@@ -1,0 +1,372 @@
+"""The writer process and the training's end of it: it dies, hangs, is killed; the training never waits."""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from ms_summary_bridge.callback import link as link_module
+from ms_summary_bridge.callback.link import WriterLink
+from ms_summary_bridge.callback.live_run import LiveRunConfig
+from ms_summary_bridge.verify import verify_logdirs
+from tests.conftest import ROOT
+from tests.test_live_run import START, files, steps
+
+MakeLink = Callable[..., WriterLink]
+
+
+def config_of(directory: Path, **options: Any) -> LiveRunConfig:
+    given = {"summary_dir": str(directory), "tensorboard_dir": str(directory), "seconds": START, "wall_time": START}
+    return LiveRunConfig(**{**given, "device": 0, "host": "host", "pid": os.getpid(), "flush_secs": 0.2, **options})
+
+
+@pytest.fixture
+def make_link(tmp_path: Path) -> Iterator[MakeLink]:
+    links: list[WriterLink] = []
+
+    def make(queue_bytes: int = 1 << 24, **options: Any) -> WriterLink:
+        links.append(WriterLink(config_of(tmp_path / "run", **options), queue_bytes=queue_bytes))
+        return links[-1]
+
+    yield make
+    for link in links:
+        if link._process is not None and link._process.poll() is None:
+            link._process.kill()
+        link.close(5)
+
+
+def put_scalar(link: WriterLink, step: int) -> None:
+    link.put_values(step, START + step, {"scalar": [{"tag": "loss", "value": np.asarray(float(step))}]})
+
+
+def put_array(link: WriterLink, step: int, size: int = 1000) -> None:
+    link.put_values(step, START + step, {"histogram": [{"tag": "w", "value": np.full(size, float(step))}]})
+
+
+def wait_until(is_so: Callable[[], object], *, timeout_secs: float = 30.0) -> None:
+    deadline = time.monotonic() + timeout_secs
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def writer_of(link: WriterLink) -> subprocess.Popen[bytes]:
+    assert link._process is not None
+    return link._process
+
+
+def kill_writer(link: WriterLink) -> None:
+    writer = writer_of(link)
+    writer.kill()
+    writer.wait()
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> str:
+    return "\n".join(record.getMessage() for record in caplog.records)
+
+
+def test_nothing_is_started_before_the_first_message(make_link: MakeLink, tmp_path: Path) -> None:
+    link = make_link()
+    assert link.flush(1)
+    assert link.close(1)
+    assert link._process is None
+    assert not (tmp_path / "run").exists()
+
+
+def test_all_is_in_both_files_and_the_process_is_gone_after_close(make_link: MakeLink, tmp_path: Path) -> None:
+    link = make_link()
+    for step in range(1, 51):
+        put_scalar(link, step)
+        put_array(link, step)
+    writer = writer_of(link)
+    assert link.close(30)
+    assert writer.poll() == 0
+    assert link.close(30), "again: nothing"
+    assert not link.put("note", 0, 0.0, "t", "after the end")
+    for part in ("_MS", "tfevents"):
+        assert sorted(steps(files(tmp_path / "run", part))) == sorted([*range(1, 51)] * 2)
+    assert verify_logdirs(str(tmp_path / "run"), str(tmp_path / "run")).is_equal
+    assert link.dropped == {}
+
+
+def test_flush_is_a_barrier(make_link: MakeLink, tmp_path: Path) -> None:
+    link = make_link(flush_secs=1000.0)
+    for step in range(1, 11):
+        put_scalar(link, step)
+        assert link.flush(30)
+        for part in ("_MS", "tfevents"):
+            assert steps(files(tmp_path / "run", part)) == [*range(1, step + 1)]
+
+
+def test_a_value_is_readable_after_flush_secs(make_link: MakeLink, tmp_path: Path) -> None:
+    link = make_link(flush_secs=0.3)
+    put_scalar(link, 0)
+    assert link.flush(30)  # the process runs
+    put_scalar(link, 1)
+    put_at = time.monotonic()
+    wait_until(lambda: all(steps(files(tmp_path / "run", part)) == [0, 1] for part in ("_MS", "tfevents")))
+    assert time.monotonic() - put_at < 0.3 + 1
+
+
+def test_a_killed_writer_is_replaced_and_nothing_that_waits_is_lost_or_doubled(
+    make_link: MakeLink, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    link = make_link()
+    put_scalar(link, 1)
+    assert link.flush(30)
+    os.kill(writer_of(link).pid, signal.SIGSTOP)
+    for step in (2, 3):
+        put_scalar(link, step)
+    kill_writer(link)
+    put_scalar(link, 4)
+    assert link.close(30)
+    for part in ("_MS", "tfevents"):
+        assert steps(files(tmp_path / "run", part)) == [1, 2, 3, 4]
+    assert messages(caplog).count("has died") == 1
+    assert link.dropped == {}
+
+
+def test_a_writer_killed_before_the_end_is_replaced_for_what_waits(make_link: MakeLink, tmp_path: Path) -> None:
+    link = make_link()
+    put_scalar(link, 1)
+    assert link.flush(30)
+    os.kill(writer_of(link).pid, signal.SIGSTOP)
+    put_scalar(link, 2)
+    kill_writer(link)
+    assert link.flush(30), "flush finds out, too"
+    os.kill(writer_of(link).pid, signal.SIGSTOP)
+    put_scalar(link, 3)
+    kill_writer(link)
+    assert link.close(30)
+    assert steps(files(tmp_path / "run", "_MS")) == [1, 2, 3]
+
+
+def test_a_writer_that_keeps_dying_is_given_up(make_link: MakeLink, caplog: pytest.LogCaptureFixture) -> None:
+    link = make_link()
+    for step in range(6):
+        put_scalar(link, step)
+        if link._process is not None:
+            kill_writer(link)
+    assert link._process is None
+    put_scalar(link, 7)
+    assert not link.flush(1)
+    assert link.close(1)
+    said = messages(caplog)
+    assert said.count("keeps dying") == 1
+    assert "faster than" not in said, "that is not why"
+    assert "missing in the files" in said
+
+
+def test_a_stopped_writer_stops_nothing(
+    make_link: MakeLink, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(link_module, "_STALL_SECS", 0.5)
+    link = make_link(queue_bytes=1 << 16)
+    put_scalar(link, 0)
+    assert link.flush(30)
+    writer = writer_of(link)
+    os.kill(writer.pid, signal.SIGSTOP)
+    begun = time.monotonic()
+    for step in range(1, 101):
+        put_array(link, step)
+    assert time.monotonic() - begun < 2
+    assert link.dropped["histogram"] > 80
+    begun = time.monotonic()
+    assert not link.flush(0.3)
+    assert not link.close(30)
+    assert time.monotonic() - begun < 5, "neither flush nor close waits for what does not move"
+    assert messages(caplog).count("faster than") == 1
+    assert f"{link.dropped['histogram']} histogram values" in messages(caplog)
+    os.kill(writer.pid, signal.SIGCONT)
+    assert writer.wait(30) == 0
+    kept = steps(files(tmp_path / "run", "_MS"))
+    assert len(kept) == 101 - link.dropped["histogram"], "what was taken is written as soon as it goes on"
+
+
+def test_scalars_are_kept_where_arrays_find_no_room(make_link: MakeLink) -> None:
+    link = make_link(queue_bytes=1 << 16)
+    both = {
+        "scalar": [{"tag": "loss", "value": np.asarray(1.0)}],
+        "histogram": [{"tag": "w", "value": np.zeros(1 << 16)}],
+    }
+    link.put_values(1, START, both)
+    assert link.dropped == {"histogram": 1}
+
+
+def test_a_flush_in_another_thread_does_not_hold_up_the_training(make_link: MakeLink) -> None:
+    link = make_link()
+    put_scalar(link, 0)
+    assert link.flush(30)
+    os.kill(writer_of(link).pid, signal.SIGSTOP)
+    answers: list[bool] = []
+    thread = threading.Thread(target=lambda: answers.append(link.flush(2.0)))
+    thread.start()
+    wait_until(lambda: link._flushes == 2)
+    begun = time.monotonic()
+    for step in range(1, 21):
+        put_scalar(link, step)
+    assert time.monotonic() - begun < 1
+    thread.join()
+    assert answers == [False]
+
+
+def test_the_last_messages_outlive_a_full_doorbell(
+    make_link: MakeLink, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("ms_summary_bridge.callback.ring._PIPE_BYTES", 4096)  # 256 messages
+    link = make_link()
+    put_scalar(link, 0)
+    assert link.flush(30)
+    os.kill(writer_of(link).pid, signal.SIGSTOP)
+    for step in range(1, 1001):
+        put_scalar(link, step)
+    threading.Timer(0.3, os.kill, (writer_of(link).pid, signal.SIGCONT)).start()
+    assert link.close(30)
+    assert steps(files(tmp_path / "run", "_MS")) == [*range(1001)]
+    assert link.dropped == {}
+
+
+def test_descriptors_above_1023_are_no_trouble(make_link: MakeLink) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 1200:
+        pytest.skip("this system allows no 1200 descriptors")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1050)]
+    try:
+        link = make_link()
+        put_scalar(link, 1)
+        assert link._reports > 1023
+        assert link.flush(30)
+        assert link.close(30)
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+class OnlyHere(np.ndarray):
+    """A class that a process without the tests cannot import."""
+
+
+def test_a_message_that_cannot_be_read_or_written_ends_nothing(
+    make_link: MakeLink, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OnlyHere, "__module__", "__main__")  # where a training script's own classes are
+    monkeypatch.setattr(sys.modules["__main__"], "OnlyHere", OnlyHere, raising=False)
+    link = make_link()
+    put_scalar(link, 1)
+    assert link.put("values", 2, START, {"scalar": [{"tag": "x", "value": np.zeros(3).view(OnlyHere)}]})
+    assert link.put("values", 2, START, {"scalar": [{"tag": 5, "value": np.asarray(1.0)}]})
+    assert link.put("values", "two", START, {"scalar": [{"tag": "x", "value": np.asarray(1.0)}]})
+    assert link.put("values", 2, START, {"scalar": [{"tag": "\ud800", "value": np.asarray(1.0)}]})
+    assert link.put("board", b"no event", "")
+    put_scalar(link, 3)
+    assert link.close(30)
+    assert "died" not in messages(caplog)
+    assert steps(files(tmp_path / "run", "_MS")) == [1, 3]
+    assert link.result is not None
+    assert link.result["unpackable"] == {"message": 5}
+
+
+def test_a_forked_child_neither_writes_nor_waits(make_link: MakeLink, tmp_path: Path) -> None:
+    link = make_link()
+    put_scalar(link, 1)
+    child = os.fork()
+    if not child:
+        put_scalar(link, 2)
+        link.flush(60)
+        link.close(60)
+        os._exit(0)
+    begun = time.monotonic()
+    assert os.waitpid(child, 0)[1] == 0
+    assert time.monotonic() - begun < 10
+    assert link.close(30)
+    assert steps(files(tmp_path / "run", "_MS")) == [1]
+
+
+def test_a_child_that_lives_on_does_not_keep_the_writer_alive(make_link: MakeLink) -> None:
+    link = make_link()
+    put_scalar(link, 1)
+    child = os.fork()  # holds the doorbell's other end, as a data worker does
+    if not child:
+        signal.pause()
+        os._exit(0)
+    try:
+        assert link.close(30)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+_TRAINER = f"""
+import os, signal, sys, time
+import numpy as np
+sys.path.insert(0, {str(ROOT)!r})
+from tests.test_bridge_link import config_of, put_array, put_scalar
+from ms_summary_bridge.callback.link import WriterLink
+from pathlib import Path
+link = WriterLink(config_of(Path(sys.argv[1]), flush_secs=1000.0), queue_bytes=1 << 28)
+for step in range(1, int(sys.argv[2]) + 1):
+    put_scalar(link, step)
+    put_array(link, step, 100_000)
+print(link._process.pid, flush=True)
+os.kill(os.getpid(), int(sys.argv[3]))
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_what_was_handed_over_outlives_the_training(tmp_path: Path, number: signal.Signals) -> None:
+    program = _TRAINER if number != signal.SIGINT else "import signal\nsignal.signal(2, signal.SIG_DFL)\n" + _TRAINER
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path / "run"), "100", str(int(number))],
+        stdout=subprocess.PIPE,
+    )
+    begun = time.monotonic()
+    assert process.stdout is not None
+    with process.stdout:
+        writer = int(process.stdout.read())  # up to the end of the file: the writer does not hold the pipe
+    # The zombie is not reaped yet, as under a launcher that reads to the end first.
+    wait_until(lambda: not psutil.pid_exists(writer) or psutil.Process(writer).status() == psutil.STATUS_ZOMBIE)
+    assert process.wait(30) == -number
+    assert time.monotonic() - begun < 60
+    for part in ("_MS", "tfevents"):
+        assert sorted(steps(files(tmp_path / "run", part))) == sorted([*range(1, 101)] * 2)
+
+
+def test_the_working_directory_hides_no_module_of_the_writer(
+    make_link: MakeLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("json", "signal", "numpy", "msgspec"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(1)")
+    monkeypatch.chdir(tmp_path)
+    link = make_link()
+    put_scalar(link, 1)
+    assert link.flush(30)
+    assert link._starts == 1
+
+
+def test_a_writer_that_cannot_be_started_is_said_once(
+    make_link: MakeLink, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    link = make_link()
+    for step in range(3):
+        put_scalar(link, step)
+    assert link.close(1)
+    assert messages(caplog).count("cannot be started") == 1
+    assert link.dropped == {"scalar": 3}
+    assert all(record.levelno == logging.WARNING for record in caplog.records)
