@@ -210,7 +210,7 @@ class _RunConversion:
                 report.events_read += 1
                 if undecided is None:
                     self._put(item, source)
-                elif not isinstance(item.content, FileVersion):
+                else:  # the version that opens the file waits too: it belongs behind the mark of a restart
                     waiting.append(item)
                     if self._is_decided(item, undecided, len(waiting), path):
                         self._put_all(waiting, source)

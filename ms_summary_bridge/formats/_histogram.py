@@ -10,6 +10,7 @@ TensorBoard's readers pass over it.
 
 from __future__ import annotations
 
+import struct
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +31,11 @@ __all__ = [
 
 _LARGEST_COUNT: Final = float((1 << 63) - 1024)  # the largest float64 that is an int64
 _BUCKET_KEYS: Final = (0x09, 0x11, 0x18)  # left: fixed64 1, width: fixed64 2, count: varint 3
+
+# nan_count, pos_inf_count, neg_inf_count of one byte each, max, min, sum, each behind its key; then count.
+_STATISTICS: Final = struct.Struct("<BBBBBBBdBdBd")
+_STATISTICS_KEYS: Final = (0x10, 0x18, 0x20, 0x29, 0x31, 0x39)
+_RANGE: Final = struct.Struct("<BdBdBd")  # min, max, sum of the extras
 
 # What `_read_buckets` knows of a bucket from its length, 19 bytes and those of its count: 0xff in each byte of the
 # count, and the high bits that say that another byte follows. A length that is not expected gets bits that cannot be.
@@ -66,6 +72,23 @@ def decode_mindspore_histogram(data: bytes, start: int, end: int) -> tuple[Histo
     doubles: dict[int, float] = {}
     is_exact = True
     left, width, count, position = _read_buckets(data, start, end)
+    statistics = _read_statistics(data, position, end)
+    if statistics is not None:
+        nan, positive, negative, high, low, sum_, total = statistics
+        histogram = Histogram(
+            left=left,
+            right=_quietly(np.add, left, width),
+            width=width,
+            count=count,
+            max=high,
+            min=low,
+            sum=sum_,
+            total=total,
+            nan_count=nan,
+            pos_inf_count=positive,
+            neg_inf_count=negative,
+        )
+        return histogram, True
     for key, a, b in wire.fields(data, position, end):
         if key == 0x0A:
             bucket, is_plain = _decode_bucket(data, a, b)
@@ -136,6 +159,20 @@ def _read_buckets(
                 count = (words.view(np.uint8).reshape(-1, 8) & _LOW_BITS) @ _PLACE_VALUES
                 return left, width, count, start + int(after[-1])
     return np.empty(0), np.empty(0), np.empty(0, np.int64), start
+
+
+def _read_statistics(data: bytes, start: int, end: int) -> tuple[int, int, int, float, float, float, int] | None:
+    """Reads what follows the buckets at once, if it lies there as MindSpore lays it; None where it does not."""
+    if end - start < _STATISTICS.size + 1 or data[start + 33] != 0x40:
+        return None
+    key_nan, nan, key_pos, positive, key_neg, negative, key_max, high, key_min, low, key_sum, sum_ = (
+        _STATISTICS.unpack_from(data, start)
+    )
+    keys = (key_nan, key_pos, key_neg, key_max, key_min, key_sum)
+    if keys != _STATISTICS_KEYS or nan | positive | negative > 127:
+        return None
+    total, after = wire.read_varint(data, start + _STATISTICS.size + 1, end)
+    return (nan, positive, negative, high, low, sum_, wire.signed(total)) if after == end else None
 
 
 def _quietly(
@@ -239,9 +276,13 @@ def encode_tensorboard_histogram(histogram: Histogram) -> npt.NDArray[np.float64
 def encode_histogram_extras(histogram: Histogram) -> bytes:
     """Encodes `HistogramExtras`: what the `[k, 3]` tensor does not say."""
     out = bytearray()
-    for key, double in ((b"\x09", histogram.min), (b"\x11", histogram.max), (b"\x19", histogram.sum)):
-        if double is not None:
-            out += wire.fixed64(key, double)
+    low, high, sum_ = histogram.min, histogram.max, histogram.sum
+    if low is not None and high is not None and sum_ is not None:
+        out += _RANGE.pack(0x09, low, 0x11, high, 0x19, sum_)
+    else:
+        for key, double in ((b"\x09", low), (b"\x11", high), (b"\x19", sum_)):
+            if double is not None:
+                out += wire.fixed64(key, double)
     total = _whole(histogram.total)
     if total is not None:
         out += b"\x20" + wire.varint(total)
