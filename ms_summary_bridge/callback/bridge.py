@@ -168,7 +168,9 @@ class SummaryBridge(Callback, UserValues):
         """Makes the SummaryCollector inside; None when its directory cannot be made, which is said once."""
         try:
             return SummaryCollector(summary_dir=self._summary_dir, **arguments)
-        except OSError as error:
+        except (OSError, TypeError) as error:  # MindSpore makes a TypeError of "permission denied"
+            if not isinstance(error, OSError) and not isinstance(error.__cause__, OSError):
+                raise
             self._warn("summary_dir", f"nothing is recorded: {self._summary_dir} cannot be written: {error}")
             return None
 

@@ -4,7 +4,8 @@ Usage: python tests/bridge_scripts/ends.py MODE DIRECTORY
 
 * `endless`: trains until a signal comes; after each step its number is added to DIRECTORY/steps.
 * `paced`: says `<step>` on stdout after each step, and waits for a line on stdin before the next.
-* `readonly`: trains as somebody who may write neither into DIRECTORY/there nor beside it, and says `done`.
+* `readonly`: trains into DIRECTORY/there and into a new directory beside it, neither of which can be written to, and
+  then into one that this user may not make; says `done`.
 * `ranks`: one rank of a distributed training (under msrun), into DIRECTORY/run.
 """
 
@@ -39,13 +40,10 @@ def paced(directory: Path) -> None:
 
 
 def readonly(directory: Path) -> None:
-    vector_model()  # MindSpore has loaded what it needs
-    os.chmod(directory / "there", 0o555)
-    os.chmod(directory, 0o555)
-    if os.geteuid() == 0:
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
-    for name in ("there", "new"):
+    for name in ("there", "new", "forbidden"):
+        if name == "forbidden" and os.geteuid() == 0:
+            os.seteuid(NOBODY)
+            directory = directory.parent
         bridge = SummaryBridge(str(directory / name), collect_freq=1)
         train(vector_model(), 3, bridge)
         bridge.add_scalar("x", 1.0)
@@ -61,9 +59,7 @@ def ranks(directory: Path) -> None:
     init()
     mindspore.set_auto_parallel_context(parallel_mode=mindspore.ParallelMode.DATA_PARALLEL, gradients_mean=True)
     bridge = SummaryBridge(str(directory / "run"), collect_freq=1)
-    train(vector_model(), 3, bridge, data=vectors(3))
-    bridge.add_scalar("rank", get_rank(), 4)
-    bridge.close()
+    train(vector_model(), 3, bridge, AtStep(lambda step: bridge.add_scalar("rank", get_rank())), data=vectors(3))
 
 
 if __name__ == "__main__":
