@@ -556,7 +556,7 @@ def test_edges_and_counts_are_written_exactly_and_the_rest_comes_back(histogram:
     assert (back.tag, back.value) == ("h", histogram)
     assert back.value.count.dtype == np.int64  # type: ignore[union-attr]
     assert all(tagged.derived for tagged in derived)
-    payload = MindSporeEncoder().encode(TensorBoardDecoder().decode(encoded.payload or b"")).payload
+    payload = MindSporeEncoder(fits=False).encode(TensorBoardDecoder().decode(encoded.payload or b"")).payload
     assert payload is not None
     (again,) = MindSporeDecoder().decode(payload).content.values  # type: ignore[union-attr]
     assert again.value == histogram
@@ -619,7 +619,7 @@ def test_a_tensor_is_shown_as_a_table_and_a_histogram(tensor: Tensor) -> None:
     assert rows[:, 2].sum() == np.isfinite(array.astype(np.complex128)).sum()
     assert all(_origin(value).derived and _origin(value).kind == "tensor" for value in (table, histogram))
     assert [(tagged.tag, tagged.derived) for tagged in decoded(encoded)] == [("t", True)] * 2
-    back = MindSporeEncoder().encode(TensorBoardDecoder().decode(encoded.payload or b""))
+    back = MindSporeEncoder(fits=False).encode(TensorBoardDecoder().decode(encoded.payload or b""))
     assert back == Encoded(None)
 
 
@@ -693,11 +693,7 @@ def test_fields_nobody_knows_are_a_loss_and_the_archive_gives_them_back() -> Non
     assert [tagged.tag for tagged in decoded(encoded)] == ["loss", "lr"]
     assert encoded.losses == (Loss("scalar", "loss", "holds fields that are not known to this version"),)
     assert encoded.archive is not None
-    archived = MindSporeEncoder().encode(encoded.archive).payload
-    only = (
-        b"\x09" + struct.pack("<d", 1.0) + b"\x10\x02" + strategies.join_field(5, 2, strategies.join_field(1, 2, value))
-    )
-    assert archived == only
+    assert MindSporeEncoder().encode(encoded.archive).payload == payload
 
 
 def test_a_field_nobody_knows_beside_the_summary_archives_the_whole_event() -> None:
@@ -718,8 +714,8 @@ def test_whatever_mindspore_wrote_is_written_or_archived_exactly(payload: bytes)
     back = TensorBoardDecoder().decode(encoded.payload) if encoded.payload is not None else None
     if encoded.archive is None:
         assert back is not None
-        assert MindSporeEncoder().encode(without_originals(back)).losses == ()
-        given_back = MindSporeEncoder().encode(back).payload
+        assert MindSporeEncoder(fits=False).encode(without_originals(back)).losses == ()
+        given_back = MindSporeEncoder(fits=False).encode(back).payload
     else:
         given_back = MindSporeEncoder().encode(encoded.archive).payload
     assert given_back is not None
