@@ -24,7 +24,18 @@ from ms_summary_bridge.logdir import Run, discover
 from ms_summary_bridge.run_points import read_points
 from ms_summary_bridge.values import Image
 from ms_summary_bridge.verify import verify_logdirs
-from tests.bridge_scripts.runs import Scenarios, boards, events, milestones, run_scenarios, series, summaries
+from tests.bridge_scripts.runs import (
+    Scenarios,
+    boards,
+    events,
+    milestones,
+    output_of,
+    run_scenarios,
+    script,
+    series,
+    summaries,
+)
+from tests.conftest import MindInsightServer
 
 pytestmark = pytest.mark.mindspore
 
@@ -442,3 +453,37 @@ def test_sixteen_ranks_begin_at_once(scenarios: Scenarios) -> None:
             assert (loss.steps, loss.numbers) == ([1, 2, 3], [rank + 1 / 8, rank + 2 / 8, rank + 3 / 8])
     assert len(inspect_logdir(str(directory)).runs) == 16
     assert scenarios.log("many_processes") == []
+
+
+# ------------------------------------------------------------------ the usual script
+
+
+@pytest.fixture(scope="module")
+def article(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The summary directory of examples/train_with_bridge.py."""
+    cwd = tmp_path_factory.mktemp("article")
+    with script("../../examples/train_with_bridge.py", str(cwd / "summary_dir"), cwd=cwd) as process:
+        assert process.wait(120) == 0, output_of(cwd)
+    assert "SummaryBridge:" not in output_of(cwd), "no warning of ours"
+    return cwd / "summary_dir"
+
+
+def test_the_usual_script_runs_with_one_word_changed(article: Path) -> None:
+    assert_whole(article)
+    for part in (summaries(article), boards(article)):
+        assert series(part, "loss/auto").steps == [1, 10, 20, 30, 40, 50, 60]
+        rates = series(part, "lr").numbers
+        assert rates[0] == pytest.approx(0.1)
+        assert rates[-1] == pytest.approx(0.055), "half way from 0.1 to 0.01"
+        assert rates == sorted(rates, reverse=True)
+    assert [tag for _, tag, _ in milestones(article)].count("milestones/checkpoint") == 2
+
+
+@pytest.mark.mindinsight
+def test_mindinsight_lists_that_very_directory(article: Path, mindinsight_server: MindInsightServer) -> None:
+    client = mindinsight_server(article)
+    job = client.wait_job("./")
+    assert job["lineage_files"] >= 1
+    assert job["plugins"]["graph"]
+    assert [step for step, _ in client.scalars("./", "loss/auto")] == [1, 10, 20, 30, 40, 50, 60]
+    assert [step for step, _ in client.scalars("./", "lr")] == [1, 10, 20, 30, 40, 50, 60]
