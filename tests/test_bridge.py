@@ -41,9 +41,10 @@ pytestmark = pytest.mark.mindspore
 
 SCENARIOS = [
     *("stock", "same", "defaults", "switched_off", "switched_on", "signature", "landscape", "checkpoints", "fit"),
-    *("learning_rates", "changed_learning_rate", "no_optimizer", "outputs", "sink", "sink_freq", "pynative"),
-    *("begins_and_ends", "twice", "each_its_own", "beside", "exception", "interrupted", "data_workers", "forked_child"),
-    *("user_values", "summary_writer", "rotation", "fallback", "many_processes"),
+    *("learning_rates", "changed_learning_rate", "no_optimizer", "outputs", "nan_first"),
+    *("sink", "sink_freq", "pynative"),
+    *("begins_and_ends", "twice", "two_models", "each_its_own", "beside", "exception", "interrupted"),
+    *("data_workers", "forked_child", "user_values", "summary_writer", "rotation", "fallback", "many_processes"),
 ]
 
 
@@ -302,6 +303,11 @@ def test_milestones_are_texts_in_tensorboard(scenarios: Scenarios) -> None:
     )
 
 
+def test_a_nan_is_never_the_best_loss(scenarios: Scenarios) -> None:
+    (told,) = [text for _, tag, text in milestones(scenarios.directory("nan_first")) if tag == "milestones/epoch"]
+    assert told == "epoch 1 ends, best loss so far 1"
+
+
 # ------------------------------------------------------------------ the user's own values
 
 
@@ -381,6 +387,16 @@ def test_one_bridge_trains_twice_and_evaluates_within_seconds(scenarios: Scenari
         *("dataset_graph", "evaluation_lineage", "train_lineage", "train_lineage", "user_defined_info")
     ]
     assert scenarios.returned("twice")["count"] == 0
+
+
+def test_another_model_has_its_own_graph_and_lineage(scenarios: Scenarios) -> None:
+    directory = scenarios.directory("two_models")
+    for part in (summaries(directory), boards(directory)):
+        assert [getattr(e.content, "kind", "") for path in part for e in events(path)].count("graph") == 2
+    told = [event.content for path in sorted(directory.glob("*_lineage")) for event in events(path)]
+    optimizers = [content.payload for content in told if content.kind == "train_lineage"]
+    assert [(b"Momentum" in text, b"Adam" in text) for text in optimizers] == [(True, False), (False, True)]
+    assert_whole(directory)
 
 
 def test_a_collector_beside_it_is_refused_before_the_first_step(scenarios: Scenarios) -> None:

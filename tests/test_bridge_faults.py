@@ -207,6 +207,7 @@ def test_a_script_without_a_main_guard_trains_as_any_other(tmp_path: Path) -> No
     with script("no_guard.py", str(tmp_path / "run"), cwd=tmp_path) as process:
         assert process.wait(120) == 0, output_of(tmp_path)
     assert series(summaries(tmp_path / "run"), "loss/auto").steps == [1, 2, 3]
+    assert series(boards(tmp_path / "run"), "after the training").numbers == [1.5]
     assert_equal(tmp_path / "run")
 
 

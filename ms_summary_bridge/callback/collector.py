@@ -11,6 +11,7 @@ in MindSpore 2.0 to 2.10; `has_seam` says whether they are there.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ _METHODS: Final = (
     "_save_model_params_for_landscape",
     "_save_metadata",
 )
+_NETWORK: Final = "_ms_summary_bridge_network"  # on a collector: the network of its last training
 _PATCH_LOCK: Final = threading.Lock()
 
 Collected = dict[str, list[dict[str, Any]]]
@@ -117,6 +119,11 @@ class StockCollector:
     def begin_train(self, parameters: Any) -> None:
         """Collects what is collected once, at the first step: graph, data set, the user's own lineage."""
         collector = self.collector
+        known: weakref.ref[Any] | None = getattr(collector, _NETWORK, None)
+        network = parameters.train_network
+        if known is not None and known() is not network:  # another model: what was found of the first one is void
+            collector._has_saved_graph, collector._temp_optimizer = False, None
+        setattr(collector, _NETWORK, weakref.ref(network))
         if not collector._has_saved_graph:
             self._try("graph", lambda: collector._collect_graphs(parameters))
             self._try("dataset_graph", lambda: collector._collect_dataset_graph(parameters))

@@ -95,7 +95,7 @@ class Session:
         self.link.put_values(step, wall_time, collected)
 
     def put_milestone(self, step: int, kind: str, text: str) -> None:
-        """Hands over a milestone. TensorBoard's fast loader shows one text for each tag and step, so kinds have tags."""
+        """Hands over a milestone. Kinds have tags: TensorBoard's fast loader shows one text for each tag and step."""
         self.link.put("note", step, time.time(), f"milestones/{kind}", text)
 
     def put_value(self, plugin: str, tag: str, array: np.ndarray[Any, Any], step: int) -> None:

@@ -6,6 +6,7 @@ Layer: callback.clock, callback.measures < **callback.step_values**. Imports min
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Callable
 from typing import Any, Final
@@ -74,7 +75,7 @@ class StepValues:
                 self._warn("loss", "the network's output holds no number that can be the loss")
             else:
                 items.append(scalar_item("loss/auto", outputs.loss))
-                if self._best is None or outputs.loss < self._best:
+                if outputs.loss < (math.inf if self._best is None else self._best):  # a NaN is never the best
                     self._best, self._best_is_new = outputs.loss, True
         if not self._collects_lr:
             return items

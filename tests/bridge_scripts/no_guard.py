@@ -10,3 +10,4 @@ from ms_summary_bridge import SummaryBridge
 multiprocessing.set_start_method("spawn")
 bridge = SummaryBridge(sys.argv[1], collect_freq=1)
 train(vector_model(), 3, bridge)
+bridge.add_scalar("after the training", 1.5, 4)  # and never closed

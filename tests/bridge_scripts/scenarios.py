@@ -296,6 +296,18 @@ def _b20_cases() -> list[tuple[str, Any, float | None]]:
 
 
 @scenario
+def nan_first(directory: Path) -> None:
+    """A loss that is NaN at first."""
+    net = vector_model().train_network
+    base = {"train_network": net, "network": net, "optimizer": None, "batch_num": 4, "epoch_num": 1}
+    base |= {"train_dataset": None, "dataset_sink_mode": False, "cur_epoch_num": 1}
+    calls: list[tuple[str, dict[str, Any]]] = [("on_train_begin", base)]
+    for step, loss in enumerate([float("nan"), 2.0, 1.0, float("nan")], 1):
+        calls.append(("on_train_step_end", {**base, "cur_step_num": step, "net_outputs": loss}))
+    _drive(SummaryBridge(str(directory), collect_freq=1), [*calls, ("on_train_epoch_end", base)])
+
+
+@scenario
 def sink(directory: Path) -> None:
     """B23: the calls of data sink mode, with 100 steps in each; 10 seconds lie between them on the bridge's clock."""
     net = vector_model().train_network
@@ -371,6 +383,14 @@ def twice(directory: Path) -> Any:
         train(model, 2, bridge)
     model.eval(vectors(2), callbacks=[bridge], dataset_sink_mode=False)
     return {"secs": int(time.time()) - begun, "count": SummaryRecord.count}
+
+
+@scenario
+def two_models(directory: Path) -> None:
+    """One bridge, first with one model and then with another."""
+    bridge = SummaryBridge(str(directory), collect_freq=1)
+    train(vector_model(), 2, bridge)
+    train(vector_model(optimizer=lambda net: nn.Adam(net.trainable_params())), 2, bridge)
 
 
 @scenario
@@ -578,6 +598,9 @@ def summary_writer(directory: Path) -> Any:
             "pr_curve": lambda: writer.add_pr_curve("tx/pr", rng.integers(0, 2, 20), rng.random(20), step),
             "pr_curve_raw": lambda: writer.add_pr_curve_raw("tx/pr_raw", *([[1, 2]] * 6), step, 2),
             "mesh": lambda: writer.add_mesh("tx/mesh", rng.random((1, 3, 3)), global_step=step),
+            "chart": lambda: writer.add_custom_scalars_multilinechart(["tx/scalar"]),
+            "margin chart": lambda: writer.add_custom_scalars_marginchart(["tx/scalar"] * 3),
+            "embedding": lambda: writer.add_embedding(rng.random((4, 3)), list("abcd"), global_step=step),
             "custom_scalars": lambda: writer.add_custom_scalars({"a": {"b": ["Multiline", ["tx/scalar"]]}}),
             "scalars": lambda: writer.add_scalars("tx/many", {"a": 1.0, "../../../../b": 2.0}, step),
             "scalars outside": lambda: writer.add_scalars("../../../x", {"/etc/y": 1.0}, step),
