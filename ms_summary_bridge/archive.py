@@ -7,16 +7,17 @@ it: its name holds neither `tfevents` nor `summary.<digits>`. Lineage records ha
 an archive of their own. Converting back, and `verify`, read it in the output's place.
 
 Before each original stands a version event whose text is its `Place`: which event of the output it replaces, or behind
-which one it belongs when the output has nothing of it. Events are named by what both sides have of them, wall time and
-step, and not by a number, so that a damaged output shifts nothing.
+which one it belongs when the output has nothing of it. Events are named by a number, since several may be alike, and by
+what both sides have of them, wall time and step, so that they are found again behind a damaged range.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -29,6 +30,7 @@ from ms_summary_bridge.records import Damage, Incomplete, Padding
 
 __all__ = [
     "LINEAGE",
+    "START",
     "ArchiveWriter",
     "Place",
     "PlaceCounter",
@@ -44,6 +46,9 @@ LINEAGE: Final = "mindspore_lineage"
 """Name of the format of lineage files: MindSpore's framing, other event fields."""
 
 _PLACE: Final = "ms_summary_bridge.archive "
+_SMALLEST_RECORD: Final = 25  # 16 bytes around a payload that has at least a time
+_FAR: Final = 10_000  # originals to look through where nothing says how many events are gone
+_Fault: TypeAlias = Damage | Padding | Incomplete
 _DECODERS: Final = (mindspore.FORMAT, LINEAGE, tensorboard.FORMAT)
 
 
@@ -79,42 +84,49 @@ class Place(msgspec.Struct, frozen=True):
     wall_time: float | None
     """Of the output's event; None for the place before the first one."""
     step: int
-    nth: int
-    """How many events with the same time and step stand directly before that event."""
+    number: int
+    """Of the output's event, counted from 1; 0 for the place before the first one."""
 
     def encode(self) -> str:
         """Returns the text of the record that stands before the original."""
         wall_time = "start" if self.wall_time is None else self.wall_time.hex()
-        return f"{_PLACE}{'replaces' if self.replaces else 'follows'} {wall_time} {self.step} {self.nth}"
+        return f"{_PLACE}{'replaces' if self.replaces else 'follows'} {wall_time} {self.step} {self.number}"
 
     @classmethod
     def decode(cls, text: str) -> Place | None:
         """Reads such a text; None for any other."""
         try:
-            mode, wall_time, step, nth = text.removeprefix(_PLACE).split()
+            mode, wall_time, step, number = text.removeprefix(_PLACE).split()
             when = None if wall_time == "start" else float.fromhex(wall_time)
-            return cls(mode == "replaces", when, int(step), int(nth)) if text.startswith(_PLACE) else None
-        except ValueError:
+            return cls(mode == "replaces", when, int(step), int(number)) if text.startswith(_PLACE) else None
+        except (ValueError, OverflowError):
             return None
+
+    def is_of(self, event: Event) -> bool:
+        """Whether time and step are those of an event of the output."""
+        return (self.wall_time, self.step) == (event.wall_time, event.step)
+
+
+START: Final = Place(False, None, 0, 0)
+"""The place before an output's first event."""
 
 
 class PlaceCounter:
-    """Names the events of an output as they pass.
+    """Names the events of an output as they are written.
 
     Args:
         last: The place of the last event of an earlier session, as `last` was.
     """
 
     def __init__(self, last: Place | None = None) -> None:
-        self.last = last or Place(False, None, 0, 0)
+        self.last = last or START
         """The place behind the last event."""
 
     def advance(self, event: Event) -> Place:
         """Takes note of the next event; returns the place it is replaced at."""
-        is_alike = self.last.wall_time == event.wall_time and self.last.step == event.step
-        nth = self.last.nth + 1 if is_alike else 0
-        self.last = Place(False, event.wall_time, event.step, nth)
-        return Place(True, event.wall_time, event.step, nth)
+        number = self.last.number + 1
+        self.last = Place(False, event.wall_time, event.step, number)
+        return Place(True, event.wall_time, event.step, number)
 
 
 class ArchiveWriter:
@@ -173,7 +185,7 @@ class ArchiveWriter:
             self._writer.close()
 
 
-def read_archive(path: str, source: str) -> Iterator[tuple[Place, Event] | Damage | Padding | Incomplete]:
+def read_archive(path: str, source: str) -> Iterator[tuple[Place, Event] | _Fault]:
     """Yields the originals of one archive with their places, and what is wrong with the file."""
     place: Place | None = None
     for item in EventFileReader(path, make_decoder(source)):
@@ -187,57 +199,91 @@ def read_archive(path: str, source: str) -> Iterator[tuple[Place, Event] | Damag
 
 
 def restore(
-    output: Iterable[Event | Damage | Padding | Incomplete],
-    archive: Iterable[tuple[Place, Event] | Damage | Padding | Incomplete],
-) -> Iterator[Event | Damage | Padding | Incomplete]:
+    output: Iterable[Event | _Fault],
+    archive: Iterable[tuple[Place, Event] | _Fault],
+) -> Iterator[Event | _Fault]:
     """Yields the events that an output was made from: its own, with the originals in their places.
 
-    Where the output is damaged, an original whose event is gone is given out as soon as a later event shows that.
-    Version events and session marks of the output are passed on and have no place.
+    The head of each output file (its version event, and the session mark right behind it) is passed on; it has no
+    place. Where the output is damaged, an original whose event is gone is given out as soon as a later event shows
+    that, or at the end.
     """
-    originals = iter(archive)
-    counter = PlaceCounter()
-    waiting: tuple[Place, Event] | None = None
-    is_damaged = False
+    return _Restoration(archive).restore(output)
 
-    def advance() -> Iterator[Damage | Padding | Incomplete]:
-        nonlocal waiting
-        waiting = None
-        for item in originals:
-            if isinstance(item, tuple):
-                waiting = item
-                return
-            yield item
 
-    def follow(place: Place) -> Iterator[Event | Damage | Padding | Incomplete]:
-        while waiting is not None and waiting[0] == place:
-            yield waiting[1]
-            yield from advance()
+class _Restoration:
+    """Goes through an output and its archive side by side.
 
-    yield from advance()
-    yield from follow(counter.last)
-    for item in output:
-        if not isinstance(item, Event):
-            is_damaged = is_damaged or isinstance(item, Damage)
-            yield item
-            continue
-        if isinstance(item.content, (FileVersion, SessionLog)):
-            yield item
-            continue
-        while is_damaged and waiting is not None and _is_before(waiting[0], item):
-            yield waiting[1]
-            yield from advance()
-        place = counter.advance(item)
-        if waiting is not None and waiting[0] == place:
-            yield waiting[1]
-            yield from advance()
+    Events of the output are numbered as they were when they were written. After damage the number of the next one is
+    known only as a range, until one is found by its time and step.
+    """
+
+    def __init__(self, archive: Iterable[tuple[Place, Event] | _Fault]) -> None:
+        self._archive = iter(archive)
+        self._ahead: deque[tuple[Place, Event]] = deque()
+        self._faults: deque[_Fault] = deque()  # of the archive, met while reading ahead
+        self._number = 0
+        self._lost = 0  # at most so many events before the next one are gone unnumbered
+
+    def restore(self, output: Iterable[Event | _Fault]) -> Iterator[Event | _Fault]:
+        yield from self._take(lambda place: place == START)
+        is_head = False
+        for item in output:
+            if not isinstance(item, Event):
+                if isinstance(item, Damage):
+                    self._lost += max(1, (item.end - item.start) // _SMALLEST_RECORD)
+                yield item
+                continue
+            is_version = isinstance(item.content, FileVersion)
+            if is_version or (is_head and isinstance(item.content, SessionLog)):
+                yield item
+            else:
+                yield from self._put(item)
+            is_head = is_version
+        yield from self._take(lambda place: True)
+
+    def _put(self, event: Event) -> Iterator[Event | _Fault]:
+        """Yields an event of the output or what it stands for, and the originals that belong before and behind it."""
+        self._number += 1
+        place = self._find(event)
+        if place is not None:
+            self._number, self._lost = place.number, 0
+        number = self._number
+        yield from self._take(lambda place: place.number < number)  # their events are gone
+        first = self._peek(0)
+        if first is not None and first[0] == Place(True, event.wall_time, event.step, number):
+            self._ahead.popleft()
+            yield first[1]
         else:
-            yield item
-        yield from follow(counter.last)
-    while waiting is not None:
-        yield waiting[1]
-        yield from advance()
+            yield event
+        behind = Place(False, event.wall_time, event.step, number)
+        yield from self._take(lambda place: place == behind)
 
+    def _find(self, event: Event) -> Place | None:
+        """Returns the next place at an event that may be this one."""
+        first = self._peek(0)
+        if first is not None and first[0].number == self._number and not first[0].is_of(event):
+            self._lost = _FAR  # a file is missing, or not what was written
+        index = 0
+        while (entry := self._peek(index)) is not None and entry[0].number <= self._number + self._lost:
+            if entry[0].number >= self._number and entry[0].is_of(event):
+                return entry[0]
+            index += 1
+        return None
 
-def _is_before(place: Place, event: Event) -> bool:
-    return place.wall_time is None or place.wall_time < event.wall_time
+    def _peek(self, index: int) -> tuple[Place, Event] | None:
+        while len(self._ahead) <= index:
+            item = next(self._archive, None)
+            if item is None:
+                return None
+            if isinstance(item, tuple):
+                self._ahead.append(item)
+            else:
+                self._faults.append(item)
+        return self._ahead[index]
+
+    def _take(self, is_wanted: Callable[[Place], bool]) -> Iterator[Event | _Fault]:
+        while (first := self._peek(0)) is not None and is_wanted(first[0]):
+            yield self._ahead.popleft()[1]
+        while self._faults:
+            yield self._faults.popleft()

@@ -8,6 +8,7 @@ since runs do not know of each other. What is needed to go on later is in `state
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -167,12 +168,14 @@ def _remove_outputs(destination: str, runs: list[Run]) -> None:
     What a file holds says whether it is ours, not its name: the state may be lost, or speak of a file that somebody
     has put into the place of ours.
     """
-    names = {run.name for run in runs}
+    known: dict[str, RunState] = {run.name: RunState() for run in runs}
     with suppress(BridgeError):
-        names.update(load_state(destination).runs)
-    for directory in sorted(os.path.join(destination, name) for name in names):
+        known.update(load_state(destination).runs)
+    for name, run in sorted(known.items()):
+        directory = os.path.join(destination, name)
+        heads = {output.name: output.head for output in run.outputs}
         try:
-            files = [file for file in os.listdir(directory) if _is_ours(os.path.join(directory, file), file)]
+            files = [file for file in os.listdir(directory) if _is_ours(directory, file, heads.get(file, ""))]
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
@@ -191,22 +194,28 @@ def _remove(path: str) -> None:
         raise LogdirError(f"{path}: cannot be removed: {error.strerror}") from error
 
 
-def _is_ours(path: str, name: str) -> bool:
+def _is_ours(directory: str, name: str, head: str) -> bool:
+    """Says whether a file is one that a conversion wrote: it says so itself, or begins as the state remembers."""
+    path = os.path.join(directory, name)
     if not os.path.isfile(path) or os.path.islink(path):
-        return False
-    if name in (archive_name(mindspore.FORMAT), archive_name(LINEAGE), archive_name(tensorboard.FORMAT)):
-        with suppress(BridgeError):
-            return peek(path).first is not None
-        return False
-    if not name.startswith(("events.out.tfevents.", "events.out.events.summary.")):
         return False
     try:
         first = peek(path).first
-        source = tensorboard.FORMAT if "tfevents" in name else mindspore.FORMAT
-        content = None if first is None else make_decoder(source).decode(first.payload).content
+        if first is None:
+            return False
+        if name in (archive_name(mindspore.FORMAT), archive_name(LINEAGE), archive_name(tensorboard.FORMAT)):
+            return True
+        if not name.startswith(("events.out.tfevents.", "events.out.events.summary.")):
+            return False
+        if head and hashlib.blake2b(first.payload, digest_size=16).hexdigest() == head:
+            return True
+        source = (
+            tensorboard.FORMAT if "tfevents" in name else LINEAGE if name.endswith("_lineage") else mindspore.FORMAT
+        )
+        content = make_decoder(source).decode(first.payload).content
     except BridgeError:
         return False
-    return isinstance(content, FileVersion) and content.writer == WRITER_CONVERT
+    return isinstance(content, FileVersion) and WRITER_CONVERT in (content.writer, content.version.partition(" ")[2])
 
 
 def _make_tasks(

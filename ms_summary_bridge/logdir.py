@@ -198,7 +198,9 @@ def discover(source: str | os.PathLike[str]) -> Logdir:
                 files=tuple(draft.files),
                 lineage_files=tuple(draft.lineage),
                 graph_files=tuple(graphs) if mindspore and draft is mindspore[0] else (),
-                archives=tuple(path for path in archives if _archive_format(path) != draft.format),
+                archives=tuple(
+                    path for path in archives if draft.role == CONVERT and _archive_format(path) != draft.format
+                ),
             )
             counterparts = tensorboard if draft.format == MINDSPORE else mindspore
             is_twin = draft.role != SOURCE and any(other.role == SOURCE for other in counterparts)
@@ -349,7 +351,9 @@ def _read_file(path: str, name: str, log: _Log) -> _Found | None:
                 file_format = TENSORBOARD
             elif version.startswith("mindspore.event"):
                 file_format = MINDSPORE
-            role = _WRITERS.get(event.content.writer, SOURCE)
+            # A lineage event has no field for the writer, so ours say it behind the version.
+            writer = event.content.writer or event.content.version.partition(" ")[2]
+            role = _WRITERS.get(writer, SOURCE)
     if not file_format:
         log.problems.append(Problem(path, "not an event file: neither its name nor a version event says its format"))
         return None
@@ -372,6 +376,8 @@ def _tensorboard_drafts(found: list[_Found]) -> list[_Draft]:
     drafts: list[_Draft] = []
     for role in (SOURCE, LIVE, CONVERT):
         files = [item.file for item in found if item.role == role]
+        if role == CONVERT:  # as they were written: ours are named so that names alone tell their order
+            files.sort(key=lambda file: os.path.basename(file.path))
         if files:
             drafts.append(_Draft(role if drafts else "", TENSORBOARD, role, None, files, []))
     return drafts
@@ -379,21 +385,13 @@ def _tensorboard_drafts(found: list[_Found]) -> list[_Draft]:
 
 def _mindspore_drafts(found: list[_Found]) -> list[_Draft]:
     """Makes one run of each rank that somebody else wrote, and one of what a conversion wrote."""
-    converted = [item for item in found if item.format == MINDSPORE and item.role == CONVERT]
-    hosts = {item.file.host for item in converted}
-    drafts = _rank_drafts(
-        [
-            item
-            for item in found
-            if item.format == MINDSPORE and item.role != CONVERT and not (item.is_lineage and item.file.host in hosts)
-        ]
-    )
+    mindspore = [item for item in found if item.format == MINDSPORE]
+    drafts = _rank_drafts([item for item in mindspore if item.role != CONVERT])
+    converted = [item for item in mindspore if item.role == CONVERT]
     if converted:
-        lineage = [
-            item.file for item in found if item.format == MINDSPORE and item.is_lineage and item.file.host in hosts
-        ]
-        part = CONVERT if drafts else ""
-        drafts.append(_Draft(part, MINDSPORE, CONVERT, None, [item.file for item in converted], lineage))
+        data = [item.file for item in converted if not item.is_lineage]
+        lineage = [item.file for item in converted if item.is_lineage]
+        drafts.append(_Draft(CONVERT if drafts else "", MINDSPORE, CONVERT, None, data, lineage))
     return drafts
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from typing import Any, Final
 
+from ms_summary_bridge.archive import LINEAGE
 from ms_summary_bridge.errors import LogdirError
 from ms_summary_bridge.events import Event, FileVersion, Summary
 from ms_summary_bridge.formats import tensorboard
@@ -23,7 +24,7 @@ from ms_summary_bridge.values import Opaque, Scalar
 
 __all__ = ["MindSporeRun"]
 
-_MAX_SECONDS: Final = 99_999_999_999
+_MAX_SECONDS: Final = 9_999_999_999  # with room for those that each have to be later than the one before
 _SHOWN_TAGS: Final = 300
 _SHOWN_POINTS: Final = {"scalar": 1000, "histogram": 50, "image": 10, "tensor": 20}
 _NAMED: Final = 5  # tags named in a note
@@ -53,7 +54,7 @@ class MindSporeRun(RunSink):
         Raises:
             LogdirError: A file cannot be written, or holds something else.
         """
-        if source == "mindspore_lineage":
+        if source == LINEAGE:
             payload = self._encoder.encode(event).payload
             assert payload is not None  # a lineage event is given back as it was
             self._lineage.append(payload)
@@ -66,7 +67,7 @@ class MindSporeRun(RunSink):
             return
         self._count(event)
         if self._begins_new_file:
-            self._begin(event)
+            self._begin(event.wall_time)
         else:
             self._open_last()
         if self._writer is not None:
@@ -74,29 +75,46 @@ class MindSporeRun(RunSink):
 
     def write_version(self, event: Event, source: str = "") -> None:
         """A version event of MindSpore's own opens the next file; another format's goes into the archive."""
-        if event.format == FORMAT and source != "mindspore_lineage":
+        if event.format != FORMAT:
+            self._keep_version(event, source)
+        elif source == LINEAGE:
+            self.write(event, source)
+        elif self._head is not None:  # two in a row: no file holds a version alone
+            self._end_head()
+            self._write(event)
+        else:
             self._head = event
             self._begins_new_file = True
-        elif event.format == FORMAT:
-            self.write(event, source)
-        else:
-            self._keep_version(event, source)
 
-    def _begin(self, event: Event) -> None:
+    def _write(self, event: Event) -> None:
+        payload = self._encoder.encode(event).payload
+        assert payload is not None  # same format: there is a place for everything
+        self._open_last()
+        if self._writer is not None:
+            self._writer.write(payload)
+
+    def _end_head(self) -> None:
+        """Writes a version event that no other event has followed."""
+        if self._head is not None:
+            self._begin(self._head.wall_time)
+
+    def _begin(self, wall_time: float) -> None:
+        """Begins a file whose first event is from that time."""
         outputs = self._state.outputs
-        seconds = self._seconds if self._seconds <= _MAX_SECONDS else int(event.wall_time)
-        if self._head is not None:  # when that file was begun
-            seconds = int(self._head.wall_time)
+        times = [float(self._seconds), wall_time, 0.0]
+        head = self._head
+        if head is not None:  # when the original was begun
+            times.insert(0, head.wall_time)
+        else:
+            # What is restored is MindSpore's own again.
+            head = Event(wall_time, 0, FileVersion(FILE_VERSION, "" if self._is_own else WRITER_CONVERT), FORMAT)
+        seconds = int(next(time for time in times if 0 <= time <= _MAX_SECONDS))
         if outputs:
             seconds = max(seconds, int(outputs[-1].name.split(".")[4]) + 1)
-        head = self._head or Event(event.wall_time, 0, FileVersion(FILE_VERSION))
-        version = head.content.version if isinstance(head.content, FileVersion) else FILE_VERSION
-        writer = "" if self._is_own else WRITER_CONVERT  # what is restored is MindSpore's own again
-        head = Event(head.wall_time, 0, FileVersion(version, writer), FORMAT)
         payload = self._encoder.encode(head).payload
         assert payload is not None
         self._head = None
-        self._begin_file(f"events.out.events.summary.{max(0, seconds)}.0.{self._host}_MS", [payload])
+        self._begin_file(f"events.out.events.summary.{seconds}.0.{self._host}_MS", [payload])
 
     def _note_hparams(self, event: Event) -> None:
         """Takes note of hyperparameters and metrics, for the lineage file."""
@@ -120,19 +138,30 @@ class MindSporeRun(RunSink):
 
     def close(self) -> None:
         """Flushes, closes, writes the lineage, and brings the state up to date; may be called again."""
+        self._end_head()
         super().close()
         if self._state.hparams is not None and self._wall_time:
+            self._lineage.append(self._lineage_head())
             self._lineage += write_lineage(self._wall_time, self._state.hparams, self._metrics)
         if self._lineage:
             self._write_lineage()
         self._note_limits()
+
+    def _lineage_head(self) -> bytes:
+        """A version event whose text says who made the file: a lineage event has no other place for that."""
+        version = FileVersion(f"{FILE_VERSION} {WRITER_CONVERT}")
+        payload = self._encoder.encode(Event(self._wall_time, 0, version, FORMAT)).payload
+        assert payload is not None
+        return payload
 
     def _write_lineage(self) -> None:
         """Writes the lineage file anew: it is small, and MindInsight takes the last event of each kind."""
         if self._is_dry:
             return
         outputs = self._state.outputs
-        seconds = outputs[0].name.split(".")[4] if outputs else min(self._seconds, _MAX_SECONDS)
+        seconds = (
+            int(outputs[0].name.split(".")[4]) if outputs else self._seconds if self._seconds <= _MAX_SECONDS else 0
+        )
         name = f"events.out.events.summary.{seconds}.0.{self._host}_lineage"
         path = os.path.join(self.directory, name)
         records = b"".join(map(encode_record, self._lineage))

@@ -12,12 +12,12 @@ from typing import Final, Literal
 
 import msgspec
 
-from ms_summary_bridge.archive import LINEAGE, make_decoder
+from ms_summary_bridge.archive import LINEAGE, archive_name, make_decoder
 from ms_summary_bridge.errors import BridgeError, UsageError
-from ms_summary_bridge.event_file import EventFileReader
+from ms_summary_bridge.event_file import EventFileReader, peek
 from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary
 from ms_summary_bridge.formats import mindspore, tensorboard
-from ms_summary_bridge.logdir import SOURCE, LogFile, Run
+from ms_summary_bridge.logdir import CONVERT, LogFile, Run
 from ms_summary_bridge.mindspore_run import MindSporeRun
 from ms_summary_bridge.records import Damage, Incomplete, Padding
 from ms_summary_bridge.report import DamagedRange, IncompleteTail, LossCounter, RenamedTag, RestartMark, RunReport
@@ -98,14 +98,32 @@ def convert_run(task: RunTask, advance: Progress | None = None) -> tuple[RunRepo
     return report, conversion.state
 
 
+def _sizes(task: RunTask) -> dict[str, int]:
+    """Returns the size of every file of a run, archives included."""
+    run = task.run
+    sizes = {file.path: file.size for file in (*run.files, *run.lineage_files)}
+    return sizes | {path: peek(path).size for path in run.archives}
+
+
+def _is_unchanged(task: RunTask) -> bool:
+    sizes = {relative_path(path, task.source): (path, size) for path, size in _sizes(task).items()}
+    known = task.state.files
+    return sizes.keys() == known.keys() and all(
+        known[name].offset == size and is_same_file(path, size, known[name]) for name, (path, size) in sizes.items()
+    )
+
+
 class _RunConversion:
     """The loop over one run's files."""
 
     def __init__(self, task: RunTask, report: RunReport, advance: Progress | None) -> None:
         self.task = task
         self.report = report
-        # What is restored from an archive is read whole each time, so nothing is remembered of it.
-        self.state = RunState(lineage=task.state.lineage) if task.run.archives else task.state
+        self._is_ours = task.run.role == CONVERT
+        self._is_unchanged = self._is_ours and _is_unchanged(task)
+        # What is restored is read whole if anything of it is new, so nothing is remembered of it.
+        is_anew = self._is_ours and not self._is_unchanged
+        self.state = RunState(lineage=task.state.lineage) if is_anew else task.state
         self._advance = advance
         self._tags = compile_tags(task.options.tags)
         self._series = SeriesTable(self.state.series)
@@ -118,7 +136,7 @@ class _RunConversion:
             losses=self._losses,
             keep_archive=task.options.keep_archive,
             is_dry=task.options.dry_run,
-            is_own=task.run.role != SOURCE,
+            is_own=self._is_ours,
         )
         self._decoder = make_decoder(task.run.format)
         if isinstance(self._decoder, tensorboard.TensorBoardDecoder):
@@ -130,22 +148,22 @@ class _RunConversion:
         run = self.task.run
         cutoffs: dict[str, int] = {}
         if self.task.options.on_restart == "latest":
-            if run.archives:
+            if self._is_ours:
                 self.report.problems.append(
-                    "--on-restart latest leaves nothing out of what is restored from an archive"
+                    "--on-restart latest leaves nothing out of what an earlier conversion wrote"
                 )
             else:
                 cutoffs = self._find_cutoffs()
         try:
-            if run.archives:
-                self._convert_restored()
-            else:
+            if not self._is_ours:
                 for file in run.files:
                     self._cutoff = cutoffs.get(file.path)
                     self._convert_file(file, run.format)
-                for file in run.lineage_files if run.role == SOURCE else ():  # ours is made from hyperparameters
-                    self._cutoff = None
+                self._cutoff = None
+                for file in run.lineage_files:
                     self._convert_file(file, LINEAGE)
+            elif not self._is_unchanged:
+                self._convert_restored()
             self.report.problems += [f"{path}: a graph file, which is not converted" for path in run.graph_files]
         finally:
             self._sink.close()
@@ -155,7 +173,7 @@ class _RunConversion:
         self.state.series = self._series.rows
         report.outputs = [output.name for output in self.state.outputs]
         report.archived = self._sink.archived
-        report.repeated = self._series.repeated
+        report.repeated = 0 if self._is_ours else self._series.repeated
         report.went_back = self._series.went_back
         report.losses = self._losses.rows()
         report.renamed_tags = [RenamedTag(*row) for row in self._sink.names.renamed]
@@ -278,6 +296,8 @@ class _RunConversion:
             self.report.superseded += len(content.values)
             return
         fresh = self._series.observe(event, content)
+        if self._is_ours:  # whoever wrote it left out the repeats, so what looks like one is none
+            fresh = event
         if fresh is not None:
             for tagged in fresh.content.values:  # type: ignore[union-attr]
                 kind = tagged.value.kind
@@ -295,22 +315,27 @@ class _RunConversion:
     def _convert_restored(self) -> None:
         """Converts the output of an earlier conversion back, from its beginning: what it says must be read whole.
 
-        The writers compare what lies in the destination already, so only what is new is added there.
+        The writers compare what lies in the destination already, so only what is new is added there. The heads of the
+        files being read are our own; those of the files they were made from are in the archive.
         """
         reading = RunReading()
         self.report.files = [relative_path(file.path, self.task.source) for file in self.task.run.files]
         run = self.task.run
         for file in run.files[:1]:
             self._sink.begin_source(file.created)
+        has_versions = any(archive_name(mindspore.FORMAT) in path for path in run.archives)
+        is_head = False
         for source, event in read_restored(run, reading):
             self.report.events_read += 1
-            # The files being read have versions and marks of our own; those of the original files are in the archive.
-            is_ours = isinstance(event.content, (FileVersion, SessionLog)) and event.format == run.format
-            if not is_ours:
+            is_version = source == run.format and isinstance(event.content, FileVersion)
+            if is_version:
+                if not has_versions:  # which begin the files that are written
+                    self._sink.begin_session()
+            elif not (is_head and source == run.format and isinstance(event.content, SessionLog)):
                 self._put(event, source)
-        for file in (*run.files, *run.lineage_files):
-            path = relative_path(file.path, self.task.source)
-            self.state.files[path] = identify(file.path, file.size, file.created)
+            is_head = is_version
+        for path, size in _sizes(self.task).items():
+            self.state.files[relative_path(path, self.task.source)] = identify(path, size, 0)
         self.report.damaged += reading.damaged
         self.report.incomplete += reading.incomplete
         self.report.padding_bytes += reading.padding_bytes

@@ -5,11 +5,13 @@ Layer: event_file, archive, report, state < **run_sink**.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from abc import ABC, abstractmethod
 from typing import Final
 
-from ms_summary_bridge.archive import LINEAGE, ArchiveWriter, Place, PlaceCounter
+from ms_summary_bridge.archive import LINEAGE, START, ArchiveWriter, PlaceCounter
 from ms_summary_bridge.events import Encoded, Event
 from ms_summary_bridge.formats._names import TagNames
 from ms_summary_bridge.record_writer import RecordWriter
@@ -17,6 +19,9 @@ from ms_summary_bridge.report import LossCounter
 from ms_summary_bridge.state import OutputState, RunState
 
 __all__ = ["WRITER_CONVERT", "RunSink"]
+
+_HOST_BYTES: Final = 150  # a file name has 255
+_MISLEADING: Final = re.compile(r"tfevents|summary\.(?=[0-9])")
 
 WRITER_CONVERT: Final = "ms_summary_bridge/convert"
 """Who wrote a file, as its first event says; reading tells our output from others' by it."""
@@ -57,7 +62,9 @@ class RunSink(ABC):
         self.archived = 0
         self.notes: list[str] = []
         self.names = TagNames(state.names)
-        self._host = host.replace("/", "_") or "unknown"
+        # A name must not look like that of the other format's files: each viewer looks for a word in it.
+        host = _MISLEADING.sub(lambda match: match[0][:-1] + "_", host.replace("/", "_"))
+        self._host = host.encode(errors="surrogateescape")[:_HOST_BYTES].decode(errors="surrogateescape") or "unknown"
         self._state = state
         self._losses = losses
         self._keep_archive = keep_archive
@@ -92,7 +99,7 @@ class RunSink(ABC):
     def _account(self, event: Event, encoded: Encoded, source: str) -> None:
         """Counts losses and archives the original, in its place beside the payload that is about to be written."""
         if source == LINEAGE:
-            place = Place(False, None, 0, 0)  # in an archive of its own, and beside the run rather than in its order
+            place = START  # in an archive of its own, and beside the run rather than in its order
         else:
             place = self._places.last if encoded.payload is None else self._places.advance(event)
         for loss in encoded.losses:
@@ -103,7 +110,7 @@ class RunSink(ABC):
 
     def _keep_version(self, event: Event, source: str) -> None:
         if self._keep_archive and event.format != self.format:
-            place = Place(False, None, 0, 0) if source == LINEAGE else self._places.last
+            place = START if source == LINEAGE else self._places.last
             self._archive(source or event.format).write(event, place)
 
     def _archive(self, source: str) -> ArchiveWriter:
@@ -130,7 +137,7 @@ class RunSink(ABC):
         if self._writer is not None:
             self._writer.close()
             outputs[-1].offset = self._writer.offset
-        outputs.append(OutputState(name, 0))
+        outputs.append(OutputState(name, 0, hashlib.blake2b(head[0], digest_size=16).hexdigest()))
         self._begins_new_file = False
         if self._is_dry:
             return

@@ -72,6 +72,8 @@ class OutputState(msgspec.Struct):
 
     name: str
     offset: int
+    head: str = ""
+    """Hash of its first payload: what is restored does not say that it is ours."""
 
 
 class RunState(msgspec.Struct):

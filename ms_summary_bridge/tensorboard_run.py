@@ -29,6 +29,7 @@ class TensorBoardRun(RunSink):
         super().__init__(directory, **arguments)
         self._encoder = TensorBoardEncoder(self.names)
         self._start_step: int | None = None
+        self._has_points = True  # the file that grows holds more than marks
 
     def begin_session(self, step: int | None = None) -> None:
         """Says that a restart follows: the next event goes into a new file.
@@ -36,8 +37,9 @@ class TensorBoardRun(RunSink):
         Args:
             step: What that file marks as the session's start; the step of the next event when None.
         """
-        self._begins_new_file = True
-        self._start_step = step
+        if self._has_points or self._begins_new_file:
+            self._begins_new_file = True
+            self._start_step = step
 
     def write(self, event: Event, source: str = "") -> None:
         """Writes one event and counts what is lost.
@@ -53,6 +55,7 @@ class TensorBoardRun(RunSink):
             self._begin(event)
         else:
             self._open_last()
+        self._has_points = self._has_points or not isinstance(event.content, SessionLog)
         if self._writer is not None:
             self._writer.write(encoded.payload)
 
@@ -65,12 +68,14 @@ class TensorBoardRun(RunSink):
         name = self._name(self._seconds, len(outputs))
         if outputs and name < outputs[-1].name:  # the slow loader reads files in the order of their names
             name = self._name(int(outputs[-1].name.split(".")[3]), len(outputs))
-        version = FileVersion(FILE_VERSION, WRITER_CONVERT)
+        # What is restored is TensorBoard's own again.
+        version = FileVersion(FILE_VERSION, "" if self._is_own else WRITER_CONVERT)
         start = event.step if self._start_step is None else self._start_step
         heads = ((0, version), (start, SessionLog(SessionLog.START)))
         payloads = [self._encoder.encode(Event(event.wall_time, step, head, FORMAT)).payload for step, head in heads]
         self._begin_file(name, [payload for payload in payloads if payload is not None])
         self._start_step = None
+        self._has_points = False
 
     def _name(self, seconds: int, number: int) -> str:
         return f"events.out.tfevents.{seconds:010d}.{self._host}.{number:04d}"

@@ -10,16 +10,18 @@ reads `float_data` alone.
 from __future__ import annotations
 
 import io
+import struct
+import warnings
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image as PillowImage
-from PIL import UnidentifiedImageError
 
 from ms_summary_bridge.errors import EventDecodeError, InvalidValueError, UnsupportedValueError
 from ms_summary_bridge.events import TaggedValue
 from ms_summary_bridge.formats import wire
+from ms_summary_bridge.formats._origin import decode_metadata, decode_origin
 from ms_summary_bridge.formats._tensor import decode_tensorboard_tensor
 from ms_summary_bridge.values import Histogram, Image, Opaque, Tensor
 
@@ -29,7 +31,15 @@ MAX_BUCKETS: Final = 90
 MAX_TENSOR_ELEMENTS: Final = 10_000_000
 _CHANNELS: Final = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4}
 _AS_TENSORS: Final = ("pr_curves", "mesh")
+_READABLE: Final = ("JPEG", "GIF", "BMP", "WEBP", "TIFF", "ICO", "PPM")
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
+_PNG_HEAD: Final = struct.Struct(">16sIIBB")  # signature and name of the first chunk; width, height, depth, colour type
+_PNG_COLOURS: Final = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}
+# What its plugins let through on files that are not what they seem. UnidentifiedImageError is an OSError.
+_PILLOW_ERRORS: Final = (
+    OSError, ValueError, SyntaxError, EOFError, TypeError, IndexError, KeyError, OverflowError, MemoryError,
+    struct.error, AttributeError, NotImplementedError, RuntimeError,
+)  # fmt: skip
 
 
 def fit_value(tagged: TaggedValue) -> tuple[list[TaggedValue], str]:
@@ -40,7 +50,12 @@ def fit_value(tagged: TaggedValue) -> tuple[list[TaggedValue], str]:
     """
     value = tagged.value
     if isinstance(value, Histogram):
-        return [TaggedValue(tagged.tag, fit_histogram(value))], "min, max and sum are computed from the buckets"
+        if _is_of_mindspore(tagged):
+            return [tagged], ""
+        fitted, loss = fit_histogram(value)
+        if value.min is None:
+            return [TaggedValue(tagged.tag, fitted)], loss or "min, max and sum are computed from the buckets"
+        return [TaggedValue(tagged.tag, fitted)], loss or "the sum of squares is left out"
     if isinstance(value, Image):
         return _fit_image(tagged.tag, value)
     if isinstance(value, Tensor):
@@ -63,74 +78,99 @@ def _description_of(tagged: TaggedValue) -> str:
     return ""
 
 
+def _is_of_mindspore(tagged: TaggedValue) -> bool:
+    """Whether a value is one of MindSpore's that this package wrote down for TensorBoard."""
+    message = tagged.original or b""
+    metadata = [(a, b) for key, a, b in wire.fields(message, 0, len(message)) if key == 0x4A]
+    return any(decode_origin(decode_metadata(message, a, b)[1]) is not None for a, b in metadata)
+
+
 # ---------------------------------------------------------------- histograms
 
+_LARGEST_EDGE: Final = float(np.finfo(np.float64).max) / 4  # the difference of two such is a float64
+_LEAST_WIDTH: Final = 2.0**-1000
 
-def fit_histogram(histogram: Histogram) -> Histogram:
-    """Returns the histogram with at most 90 buckets, each of a positive, finite width, and with its range set.
 
-    Neighbours are merged: no count is moved to a bucket that does not cover it. A bucket without width is widened into
-    the gap beside it, or by half to each side when it stands alone; an infinite edge is drawn at the finite one.
+def fit_histogram(histogram: Histogram) -> tuple[Histogram, str]:
+    """Returns a histogram of at most 90 buckets, each of a positive, finite width, and what was changed for that.
+
+    The range is set and covers every bucket that holds something. Where there are too many buckets, the empty ones are
+    left out, and then neighbours that begin in the same ninetieth of the range become one: each count stays between
+    edges that the source has around it.
     """
-    count = np.asarray(histogram.count, np.float64)
-    keep = count != 0
-    if not keep.any():
-        low = _finite(histogram.min)
-        return _make(np.array([low - 0.5]), np.array([low + 0.5]), np.zeros(1), low, low, histogram)
-    first, last = int(np.argmax(keep)), len(keep) - int(np.argmax(keep[::-1]))
-    left, right, count = histogram.left[first:last].copy(), histogram.right[first:last].copy(), count[first:last]
-    finite = np.concatenate([left[np.isfinite(left)], right[np.isfinite(right)]])
-    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
-    left = np.clip(np.nan_to_num(left, nan=low, posinf=high, neginf=low), low, high)
-    right = np.clip(np.nan_to_num(right, nan=high, posinf=high, neginf=low), low, high)
-    minimum = _finite(histogram.min, low) if histogram.min is not None else low
-    maximum = _finite(histogram.max, high) if histogram.max is not None else high
-    minimum, maximum = min(minimum, maximum), max(minimum, maximum)
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        count = np.nan_to_num(np.asarray(histogram.count, np.float64), nan=0.0, neginf=0.0).clip(0.0, 2.0**62)
+    notes = [] if np.array_equal(count, histogram.count) else ["counts that are no numbers of things are none"]
+    filled = np.flatnonzero(count)
+    if not filled.size:
+        middle = _limited(histogram.min, 0.0)
+        half = _half_width(middle, 0.0)
+        notes.append("drawn as one empty bucket")
+        return _make(histogram, [middle - half], [middle + half], [0.0], middle, middle), "; ".join(notes)
+    used = slice(filled[0], filled[-1] + 1) if filled[-1] - filled[0] < MAX_BUCKETS else filled
+    left, right, count = _tidied(histogram.left[used], histogram.right[used], count[used])
+    low, high = float(left[count > 0].min()), float(right[count > 0].max())
     if len(count) > MAX_BUCKETS:
-        group = -(-len(count) // MAX_BUCKETS)
-        starts = np.arange(0, len(count), group)
-        ends = np.minimum(starts + group, len(count)) - 1
-        left, right, count = left[starts], right[ends], np.add.reduceat(count, starts)
-    return _make(*_widen(left, right), count, minimum, maximum, histogram)
+        notes.append(f"{len(histogram.count)} buckets merged to {MAX_BUCKETS} or less")
+        left, right, count = _merged(left, right, count)
+    narrow = right - left < _LEAST_WIDTH
+    if narrow.any():
+        notes.append("buckets without width were given one")
+        halves = np.array([_half_width(float(edge), high - low) for edge in left[narrow]])
+        left[narrow], right[narrow] = left[narrow] - halves, right[narrow] + halves
+    whole = np.diff(np.rint(np.cumsum(count)), prepend=0.0)  # rounded so that the total is as good as each bucket
+    if not np.array_equal(whole, count):
+        notes.append("counts that are not whole numbers were rounded")
+    minimum, maximum = min(low, _limited(histogram.min, low)), max(high, _limited(histogram.max, high))
+    return _make(histogram, left, right, whole, minimum, maximum), "; ".join(notes)
 
 
-def _finite(number: float | None, default: float = 0.0) -> float:
-    return float(number) if number is not None and np.isfinite(number) else default
+def _tidied(
+    left: npt.NDArray[np.float64], right: npt.NDArray[np.float64], count: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Orders buckets and edges, and puts edges that are no numbers at the outermost ones that are."""
+    with np.errstate(invalid="ignore"):
+        edges = np.concatenate([left, right])
+        known = edges[np.abs(edges) <= _LARGEST_EDGE]
+    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
+    left, right = (
+        np.nan_to_num(side, nan=other, posinf=high, neginf=low).clip(low, high)
+        for side, other in ((left, low), (right, high))
+    )
+    left, right = np.minimum(left, right), np.maximum(left, right)
+    order = np.argsort(left, kind="stable")
+    return left[order], right[order], count[order]
 
 
-def _widen(
-    left: npt.NDArray[np.float64], right: npt.NDArray[np.float64]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    narrow = ~(right - left > 0)
-    if narrow.all() and (left == left[0]).all():
-        half = max(0.5, abs(float(left[0])) * 2.0**-50)
-        return left - half, right + half
-    for index in np.flatnonzero(narrow):
-        neighbour = right[index - 1] if index else -np.inf
-        after = left[index + 1] if index + 1 < len(left) else np.inf
-        step = max(abs(left[index]) * 2.0**-50, 2.0**-1000)
-        left[index] = max(neighbour, left[index] - step) if neighbour < left[index] else left[index]
-        right[index] = max(left[index] + step, min(after, right[index] + step) if after > right[index] else 0.0)
-    return left, right
+def _merged(
+    left: npt.NDArray[np.float64], right: npt.NDArray[np.float64], count: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    span = max(float(left[-1] - left[0]), _LEAST_WIDTH)
+    part = np.minimum(np.floor((left - left[0]) / span * MAX_BUCKETS), MAX_BUCKETS - 1)
+    starts = np.flatnonzero(np.diff(part, prepend=-1.0))
+    return left[starts], np.maximum.reduceat(right, starts), np.add.reduceat(count, starts)
+
+
+def _half_width(edge: float, span: float) -> float:
+    """Returns half the width that a bucket without one is drawn with."""
+    return max(span / 2048 if span else 0.5, abs(edge) * 2.0**-50, _LEAST_WIDTH)
+
+
+def _limited(number: float | None, default: float) -> float:
+    return float(number) if number is not None and abs(number) <= _LARGEST_EDGE else default
 
 
 def _make(
-    left: npt.NDArray[np.float64],
-    right: npt.NDArray[np.float64],
-    count: npt.NDArray[np.float64],
-    minimum: float,
-    maximum: float,
-    source: Histogram,
+    source: Histogram, left: npt.ArrayLike, right: npt.ArrayLike, count: npt.ArrayLike, minimum: float, maximum: float
 ) -> Histogram:
-    total = source.total
     return Histogram(
-        left=left,
-        right=right,
-        count=count,
+        left=np.array(left, np.float64),
+        right=np.array(right, np.float64),
+        count=np.array(count, np.float64),
         min=minimum,
         max=maximum,
         sum=source.sum,
-        total=int(count.sum()) if total is None or not np.isfinite(total) else total,
+        total=source.total,
         nan_count=source.nan_count,
         pos_inf_count=source.pos_inf_count,
         neg_inf_count=source.neg_inf_count,
@@ -163,19 +203,24 @@ def _fit_image(tag: str, image: Image) -> tuple[list[TaggedValue], str]:
 
 
 def _as_png(encoded: bytes) -> tuple[Image, str]:
+    """Returns the image as a PNG, whose bytes are not touched if it is one, and what that does not hold."""
+    if encoded.startswith(_PNG) and len(encoded) >= _PNG_HEAD.size:
+        _, width, height, _, colour = _PNG_HEAD.unpack_from(encoded)
+        return Image(height, width, _PNG_COLOURS.get(colour, 3), (encoded,)), ""
     try:
-        with PillowImage.open(io.BytesIO(encoded)) as picture:
-            frames = getattr(picture, "n_frames", 1)
-            if encoded.startswith(_PNG) and picture.mode in _CHANNELS:
-                return Image(picture.height, picture.width, _CHANNELS[picture.mode], (encoded,)), ""
-            kind = picture.format or "unknown"
-            mode = picture.mode if picture.mode in _CHANNELS else "RGBA" if "transparency" in picture.info else "RGB"
-            output = io.BytesIO()
-            picture.convert(mode).save(output, format="PNG")
-            loss = f"{kind} encoded again as PNG" + (f", {frames - 1} frames left out" if frames > 1 else "")
-            return Image(picture.height, picture.width, _CHANNELS[mode], (output.getvalue(),)), loss
-    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, PillowImage.DecompressionBombError) as error:
-        raise InvalidValueError(f"not an image ({len(encoded)} bytes): {error}") from error
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # Pillow's warnings are about files that are not as they should be
+            with PillowImage.open(io.BytesIO(encoded), formats=_READABLE) as picture:
+                frames = getattr(picture, "n_frames", 1)
+                mode = picture.mode if picture.mode in _CHANNELS else "RGBA" if picture.has_transparency_data else "RGB"
+                output = io.BytesIO()
+                picture.convert(mode).save(output, format="PNG")
+                loss = f"{picture.format} encoded again as PNG" + (
+                    f", {frames - 1} frames left out" if frames > 1 else ""
+                )
+                return Image(picture.height, picture.width, _CHANNELS[mode], (output.getvalue(),)), loss
+    except (*_PILLOW_ERRORS, PillowImage.DecompressionBombError, Warning) as error:
+        raise InvalidValueError(f"not an image that can be read ({len(encoded)} bytes)") from error
 
 
 # ---------------------------------------------------------------- tensors

@@ -229,7 +229,9 @@ class MindSporeEncoder:
             parts += [wire.length_delimited(b"\x0a", message) for message in messages]
         if event.original is not None:
             losses.append(Loss("event", "", "holds fields that are not known to this version"))
-        archive = event if losses else None
+        # A tensor is not shown as one by TensorBoard, so the one it came from is kept, too.
+        is_kept = losses or (event.format != FORMAT and any(isinstance(t.value, Tensor) for t in content.values))
+        archive = event if is_kept else None
         if content.values and not parts:
             return Encoded(None, tuple(losses), archive)
         summary = wire.length_delimited(b"\x2a", b"".join(parts))
@@ -249,7 +251,7 @@ class MindSporeEncoder:
             for part in fitted:
                 message, part_loss = self._encode_fitted(part, tagged.tag)
                 messages.append(message)
-                loss = loss or part_loss
+                loss = "; ".join(dict.fromkeys(text for text in (loss, part_loss) if text))
         except ValueConversionError as error:
             return [], error.message
         return messages, loss
@@ -262,6 +264,8 @@ class MindSporeEncoder:
         if isinstance(value, Image):  # an image of a batch must not take the name of another series
             name = self.names.name(source_tag, "image", name.removeprefix(source_tag).lstrip("/"))
         field, loss = _ENCODERS[type(value)](value)
+        if name != tagged.tag:
+            loss = f"under the name {name!r}, since {tagged.tag!r} is taken"
         return wire.length_delimited(b"\x0a", name.encode("utf-8", "surrogateescape")) + field, loss
 
 
