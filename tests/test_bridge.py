@@ -43,7 +43,7 @@ SCENARIOS = [
     *("stock", "same", "defaults", "switched_off", "switched_on", "signature", "landscape", "checkpoints", "fit"),
     *("learning_rates", "changed_learning_rate", "no_optimizer", "outputs", "nan_first"),
     *("sink", "sink_freq", "pynative"),
-    *("begins_and_ends", "twice", "two_models", "each_its_own", "beside", "exception", "interrupted"),
+    *("begins_and_ends", "twice", "record_open", "two_models", "each_its_own", "beside", "exception", "interrupted"),
     *("data_workers", "forked_child", "user_values", "summary_writer", "rotation", "fallback", "many_processes"),
 ]
 
@@ -410,6 +410,16 @@ def test_a_collector_beside_it_is_refused_before_the_first_step(scenarios: Scena
     alone = scenarios.directory("beside") / "alone"
     assert series(summaries(alone), "loss/auto").steps == [1, 2]
     assert_whole(alone)
+
+
+def test_a_record_of_the_users_own_goes_on_beside_it(scenarios: Scenarios) -> None:
+    assert scenarios.returned("record_open") == [1, 0], "the count of open records is the user's"
+    directory = scenarios.directory("record_open")
+    assert series(summaries(directory / "own"), "x").numbers == [0.5]
+    assert series(summaries(directory / "run"), "loss/auto").steps == [1, 2, 3]
+    assert_whole(directory / "run")
+    (said,) = scenarios.log("record_open")
+    assert "are left out" in said
 
 
 @pytest.mark.parametrize("name", ["exception", "interrupted"])
