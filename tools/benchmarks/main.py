@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from benchmarks import convert, memory
+from benchmarks import callback, convert, memory
 
-SUBCOMMANDS = (convert, memory)
+SUBCOMMANDS = (convert, memory, callback)
 """Each module has `NAME`, a docstring, `add_arguments(parser)` and `run(arguments) -> int`."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one benchmark; returns the exit code: 0 measured and within its targets, 1 a target is missed."""
-    parser = argparse.ArgumentParser(prog="bench", description="Measures the converter.")
+    parser = argparse.ArgumentParser(prog="bench", description="Measures the converter and the callback.")
     subparsers = parser.add_subparsers(required=True, metavar="BENCHMARK")
     for module in SUBCOMMANDS:
         text = (module.__doc__ or "").strip()
