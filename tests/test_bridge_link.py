@@ -23,7 +23,7 @@ from ms_summary_bridge.callback.link import WriterLink
 from ms_summary_bridge.callback.live_run import LiveRunConfig
 from ms_summary_bridge.verify import verify_logdirs
 from tests.conftest import ROOT
-from tests.test_live_run import START, files, steps
+from tests.test_live_run import START, files, read, steps
 
 MakeLink = Callable[..., WriterLink]
 
@@ -196,14 +196,17 @@ def test_a_stopped_writer_stops_nothing(
     assert len(kept) == 101 - link.dropped["histogram"], "what was taken is written as soon as it goes on"
 
 
-def test_scalars_are_kept_where_arrays_find_no_room(make_link: MakeLink) -> None:
+def test_scalars_and_small_arrays_are_kept_where_large_ones_find_no_room(make_link: MakeLink, tmp_path: Path) -> None:
     link = make_link(queue_bytes=1 << 16)
     both = {
         "scalar": [{"tag": "loss", "value": np.asarray(1.0)}],
-        "histogram": [{"tag": "w", "value": np.zeros(1 << 16)}],
+        "histogram": [{"tag": "w", "value": np.zeros(1 << 16)}, {"tag": "b", "value": np.zeros(4)}],
     }
     link.put_values(1, START, both)
     assert link.dropped == {"histogram": 1}
+    assert link.close(30)
+    (summary,) = files(tmp_path / "run", "_MS")
+    assert [tagged.tag for event in read(summary)[1:] for tagged in event.content.values] == ["loss", "b"]
 
 
 def test_a_flush_in_another_thread_does_not_hold_up_the_training(make_link: MakeLink) -> None:

@@ -29,7 +29,7 @@ __all__ = ["WriterLink"]
 _LOG: Final = logging.getLogger("ms_summary_bridge")
 _MAX_STARTS: Final = 3
 _STALL_SECS: Final = 30.0  # a writer process that takes nothing for so long is not waited for
-_HEAVY: Final = ("histogram", "image", "tensor", "landscape")
+_HEAVY: Final = ("histogram", "image", "pixels", "tensor", "landscape")
 
 
 class WriterLink:
@@ -69,7 +69,11 @@ class WriterLink:
             return self._put(message)
 
     def put_values(self, step: int, wall_time: float, collected: dict[str, list[dict[str, Any]]]) -> None:
-        """Hands over one collection. Without room, its arrays are dropped and counted and its scalars are kept."""
+        """Hands over one collection.
+
+        Where there is no room for all of it, its scalars go first and then each array by itself; those that still find
+        none are dropped and counted.
+        """
         if not any(collected.values()) or self.put("values", step, wall_time, collected):
             return
         if os.getpid() != self._pid or self._is_closed:
@@ -77,8 +81,12 @@ class WriterLink:
         light = {plugin: items for plugin, items in collected.items() if plugin not in _HEAVY}
         is_taken = any(light.values()) and self.put("values", step, wall_time, light)
         for plugin, items in collected.items():
-            if items and not (is_taken and plugin in light):
-                self.count_dropped(plugin, len(items))
+            if plugin in light:
+                dropped = 0 if is_taken else len(items)
+            else:
+                dropped = sum(not self.put("values", step, wall_time, {plugin: [item]}) for item in items)
+            if dropped:
+                self.count_dropped(plugin, dropped)
 
     def count_dropped(self, kind: str, count: int) -> None:
         """Counts values that were not handed over, and says so once."""
