@@ -1,6 +1,6 @@
 """Trains a small CNN to tell five shapes apart, and records the training with MindSpore's SummaryCollector.
 
-Usage: python examples/train_with_summary_collector.py SUMMARY_DIR [--epochs N] [--seed N]
+Usage: python examples/train_with_summary_collector.py SUMMARY_DIR [--callback bridge] [--epochs N] [--seed N]
 
 The pictures are drawn here, so nothing is downloaded. It takes about half a minute on a CPU. Afterwards
 SUMMARY_DIR holds what a training of your own would leave there:
@@ -15,6 +15,10 @@ To look at it in TensorBoard:
 
     ms-summary-bridge convert SUMMARY_DIR TENSORBOARD_DIR
     tensorboard --logdir TENSORBOARD_DIR
+
+With `--callback bridge`, SummaryBridge takes the collector's place, with the very same arguments. Then SUMMARY_DIR
+holds a TensorBoard file as well, which grows with the training, and more scalars: learning rate, step time, samples
+per second, epoch, and the evaluation's accuracy. `tools/quickstart` trains so.
 """
 
 from __future__ import annotations
@@ -28,6 +32,8 @@ import numpy.typing as npt
 from mindspore import nn, ops
 from mindspore.dataset import GeneratorDataset
 from mindspore.train import Accuracy, Model, SummaryCollector
+
+from ms_summary_bridge import SummaryBridge
 
 SHAPES = ("disc", "ring", "square", "triangle", "cross")
 SIDE = 28  # pixels of a picture
@@ -106,14 +112,17 @@ class LossWithAccuracy(nn.Cell):
         return self.cross_entropy(logits, labels)
 
 
-def make_collector(summary_dir: str) -> SummaryCollector:
-    """Returns the callback that writes into SUMMARY_DIR."""
-    return SummaryCollector(
+CALLBACKS = {"collector": SummaryCollector, "bridge": SummaryBridge}
+
+
+def make_callback(name: str, summary_dir: str) -> mindspore.train.Callback:
+    """Returns the callback that writes into SUMMARY_DIR: either one, with the same arguments."""
+    return CALLBACKS[name](
         summary_dir,
         collect_freq=2,  # every second step; the default is 10
         collect_specified_data={
             "histogram_regular": ".*",  # all parameters; the default is the first five
-            "collect_landscape": None,  # the loss landscape is on by default, and saves 19 checkpoints
+            "collect_landscape": None,  # the collector's loss landscape is on by default, and saves 19 checkpoints
         },
         collect_tensor_freq=20,
         custom_lineage_data={"example": "shapes", "batch": BATCH},
@@ -124,6 +133,7 @@ def main() -> None:
     """Trains, evaluates, and says how well it went."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("summary_dir", metavar="SUMMARY_DIR", help="where to write; made if missing")
+    parser.add_argument("--callback", choices=CALLBACKS, default="collector", help="what records it (collector)")
     parser.add_argument("--epochs", type=int, default=2, metavar="N", help=f"of {STEPS_PER_EPOCH} steps each (2)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="another one gives another training (1)")
     arguments = parser.parse_args()
@@ -139,17 +149,18 @@ def main() -> None:
         nn.Adam(network.trainable_params(), learning_rate=0.005),
         metrics={"accuracy": Accuracy()},
     )
+    callback = make_callback(arguments.callback, arguments.summary_dir)
     print(f"training for {arguments.epochs} x {STEPS_PER_EPOCH} steps on {', '.join(SHAPES)}", flush=True)
     model.train(
         arguments.epochs,
         make_dataset(arguments.seed, steps=STEPS_PER_EPOCH),
-        callbacks=[make_collector(arguments.summary_dir)],
+        callbacks=[callback],
         dataset_sink_mode=False,
     )
-    # A collector given to the evaluation records its result in the lineage.
+    # Given to the evaluation as well, it records the result: in the lineage, and the bridge also as a scalar.
     result = model.eval(
         make_dataset(arguments.seed + 1, steps=10),  # pictures it has not seen
-        callbacks=[make_collector(arguments.summary_dir)],
+        callbacks=[callback],
         dataset_sink_mode=False,
     )
     print(f"recognises {result['accuracy']:.0%} of new pictures", flush=True)

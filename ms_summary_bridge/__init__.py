@@ -1,40 +1,42 @@
 """Converts between MindSpore summary files and TensorBoard event files, and records both while a model trains.
 
-`import ms_summary_bridge` loads neither mindspore nor tensorboard; `SummaryBridge` is loaded when it is asked for.
+What is named here is loaded when it is asked for: `import ms_summary_bridge` takes no time, and loads neither mindspore
+nor tensorboard.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ms_summary_bridge._version import __version__
-from ms_summary_bridge.convert import convert_logdir
-from ms_summary_bridge.errors import (
-    BridgeError,
-    ClosedError,
-    ConfigError,
-    EventDecodeError,
-    InvalidValueError,
-    LogdirError,
-    MissingDependencyError,
-    NoEventsError,
-    RecordError,
-    UnsupportedValueError,
-    UsageError,
-    ValueConversionError,
-)
-from ms_summary_bridge.event_file import EventFileReader
-from ms_summary_bridge.events import DataPoint, Event, FileVersion, SessionLog, Summary, TaggedValue, iter_points
-from ms_summary_bridge.inspect import inspect_logdir
-from ms_summary_bridge.logdir import discover
-from ms_summary_bridge.record_writer import RecordWriter
-from ms_summary_bridge.report import Report
-from ms_summary_bridge.run_conversion import ConvertOptions
-from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor
-from ms_summary_bridge.verify import verify_logdirs
 
 if TYPE_CHECKING:
     from ms_summary_bridge.callback.bridge import SummaryBridge
+    from ms_summary_bridge.convert import convert_logdir
+    from ms_summary_bridge.errors import (
+        BridgeError,
+        ClosedError,
+        ConfigError,
+        EventDecodeError,
+        InvalidValueError,
+        LogdirError,
+        MissingDependencyError,
+        NoEventsError,
+        RecordError,
+        UnsupportedValueError,
+        UsageError,
+        ValueConversionError,
+    )
+    from ms_summary_bridge.event_file import EventFileReader
+    from ms_summary_bridge.events import DataPoint, Event, FileVersion, SessionLog, Summary, TaggedValue, iter_points
+    from ms_summary_bridge.inspect import inspect_logdir
+    from ms_summary_bridge.logdir import discover
+    from ms_summary_bridge.record_writer import RecordWriter
+    from ms_summary_bridge.report import Report
+    from ms_summary_bridge.run_conversion import ConvertOptions
+    from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor
+    from ms_summary_bridge.verify import verify_logdirs
 
 __all__ = [
     "BridgeError",
@@ -73,10 +75,57 @@ __all__ = [
     "verify_logdirs",
 ]
 
+_HOMES: dict[str, tuple[str, ...]] = {
+    "callback.bridge": ("SummaryBridge",),
+    "convert": ("convert_logdir",),
+    "errors": (
+        "BridgeError",
+        "ClosedError",
+        "ConfigError",
+        "EventDecodeError",
+        "InvalidValueError",
+        "LogdirError",
+        "MissingDependencyError",
+        "NoEventsError",
+        "RecordError",
+        "UnsupportedValueError",
+        "UsageError",
+        "ValueConversionError",
+    ),
+    "event_file": ("EventFileReader",),
+    "events": (
+        "DataPoint",
+        "Event",
+        "FileVersion",
+        "SessionLog",
+        "Summary",
+        "TaggedValue",
+        "iter_points",
+    ),
+    "inspect": ("inspect_logdir",),
+    "logdir": ("discover",),
+    "record_writer": ("RecordWriter",),
+    "report": ("Report",),
+    "run_conversion": ("ConvertOptions",),
+    "values": (
+        "Histogram",
+        "Image",
+        "Opaque",
+        "Scalar",
+        "Tensor",
+    ),
+    "verify": ("verify_logdirs",),
+}
+"""Which module each name comes from."""
+
+_MODULES = {name: module for module, names in _HOMES.items() for name in names}
+
 
 def __getattr__(name: str) -> Any:
-    if name == "SummaryBridge":
-        from ms_summary_bridge.callback.bridge import SummaryBridge
-
-        return SummaryBridge
+    if name in _MODULES:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -24,7 +24,7 @@ from ms_summary_bridge.errors import BridgeError, LogdirError, MissingDependency
 from ms_summary_bridge.event_file import peek
 from ms_summary_bridge.events import FileVersion
 from ms_summary_bridge.formats import mindspore, tensorboard
-from ms_summary_bridge.logdir import Logdir, Run, discover
+from ms_summary_bridge.logdir import LIVE, Logdir, Run, discover
 from ms_summary_bridge.report import Report, RunReport
 from ms_summary_bridge.run_conversion import (
     ConvertOptions,
@@ -41,6 +41,7 @@ __all__ = ["convert_logdir", "direction_of"]
 
 _TARGETS: Final = {"tensorboard": mindspore.FORMAT, "mindinsight": tensorboard.FORMAT}
 _SAVE_SECS: Final = 5.0
+_NAMED: Final = 5  # runs named in a note
 
 
 def convert_logdir(
@@ -86,6 +87,10 @@ def convert_logdir(
     report.empty = [file.path for file in found.empty]
     if not runs:
         _refuse_empty(found, source, target)
+    others = [run.name for run in found.runs if run.format != _TARGETS[target]]
+    if others:
+        named = ", ".join(others[:_NAMED]) + (f" and {len(others) - _NAMED} more" if len(others) > _NAMED else "")
+        report.notes.append(f"already in the target's format, and left where they are: {named}")
     with nullcontext() if options.dry_run else locked(destination):
         state = _prepare_state(destination, source, target, runs, options, force)
         tasks = _make_tasks(runs, found, source, destination, options, state)
@@ -223,6 +228,7 @@ def _make_tasks(
 ) -> list[tuple[str, RunTask]]:
     tasks: dict[str, RunTask] = {}
     owners = {file: name for name, known in state.runs.items() for file in known.files}
+    live = {twin.directory: twin.files for twin in found.twins if twin.role == LIVE}
     for run in runs:
         # A run keeps the name it was given first, also when a second rank in its directory would now split it.
         paths = [relative_path(file.path, source) for file in (*run.files, *run.lineage_files)]
@@ -235,7 +241,7 @@ def _make_tasks(
             name = next(f"{name}_{n}" for n in range(2, len(state.runs) + 3) if f"{name}_{n}" not in state.runs)
         known = state.runs.setdefault(name, RunState())
         directory = destination if name == "." else os.path.join(destination, name)
-        tasks[name] = RunTask(run, source, directory, options, known)
+        tasks[name] = RunTask(run, source, directory, options, known, live.pop(run.directory, ()))
     return list(tasks.items())
 
 

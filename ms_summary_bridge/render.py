@@ -97,6 +97,8 @@ def render_report(report: Report, *, is_dry: bool = False) -> Iterator[Renderabl
     yield from _rest(len(report.unreadable))
     if report.empty:
         yield _line(f"{_plural(len(report.empty), 'file')} without an event passed over")
+    for note in report.notes:
+        yield _line(f"note: {note}")
     values = sum(sum(run.values.values()) for run in report.runs)
     yield _line(f"{_plural(len(report.runs), 'run')}, {_plural(values, 'value')} {verb} to {report.to}", style="bold")
 
@@ -219,7 +221,7 @@ def render_verification(report: VerifyReport) -> Iterator[RenderableType]:
         yield _line(f"not read: {line}", style="red")
     skipped = sum(run.not_compared for run in report.runs)
     if skipped:
-        yield Text(f"not compared: {_plural(skipped, 'point')} of kinds that a live TensorBoard file does not hold")
+        yield Text(f"not compared: {_plural(skipped, 'point')} that only one of the two formats can have")
     points = sum(run.points for run in report.runs)
     runs = _plural(len(report.runs), "run")
     if report.is_equal:

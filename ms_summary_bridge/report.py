@@ -67,7 +67,7 @@ class RunReport(msgspec.Struct):
     """One run. Every count is of this conversion alone, not of earlier ones into the same destination.
 
     The records of the source add up: `events_read` is the number of whole, readable records, and `values` +
-    `repeated` + `superseded` + `filtered` + the losses that are not archived are the values in them.
+    `repeated` + `superseded` + `filtered` are the values in them. `losses` and `archived` say more of some of `values`.
     """
 
     run: str
@@ -109,6 +109,8 @@ class Report(msgspec.Struct):
     """Files and directories that could not be read at all, each with the reason."""
     empty: list[str] = msgspec.field(default_factory=list)
     """Event files without an event."""
+    notes: list[str] = msgspec.field(default_factory=list)
+    """What else a person should know of the source."""
 
     @property
     def is_partial(self) -> bool:

@@ -17,7 +17,8 @@ from ms_summary_bridge.errors import BridgeError, UsageError
 from ms_summary_bridge.event_file import EventFileReader, peek
 from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary
 from ms_summary_bridge.formats import mindspore, tensorboard
-from ms_summary_bridge.logdir import CONVERT, LogFile, Run
+from ms_summary_bridge.formats._origin import is_users
+from ms_summary_bridge.logdir import CONVERT, SOURCE, LogFile, Run
 from ms_summary_bridge.mindspore_run import MindSporeRun
 from ms_summary_bridge.records import Damage, Incomplete, Padding
 from ms_summary_bridge.report import DamagedRange, IncompleteTail, LossCounter, RenamedTag, RestartMark, RunReport
@@ -59,6 +60,8 @@ class RunTask(msgspec.Struct):
     destination: str
     options: ConvertOptions
     state: RunState
+    live_files: tuple[LogFile, ...] = ()
+    """TensorBoard files that the callback wrote beside the run: of them only what users wrote is taken."""
 
 
 def relative_path(path: str, source: str) -> str:
@@ -113,6 +116,10 @@ def _is_unchanged(task: RunTask) -> bool:
     )
 
 
+def _other(run_format: str) -> str:
+    return tensorboard.FORMAT if run_format == mindspore.FORMAT else mindspore.FORMAT
+
+
 class _RunConversion:
     """The loop over one run's files."""
 
@@ -137,11 +144,13 @@ class _RunConversion:
             keep_archive=task.options.keep_archive,
             is_dry=task.options.dry_run,
             is_own=self._is_ours,
+            is_restored=any(archive_name(_other(task.run.format)) in path for path in task.run.archives),
         )
         self._decoder = make_decoder(task.run.format)
         if isinstance(self._decoder, tensorboard.TensorBoardDecoder):
             self._decoder.plugins.update(self.state.plugins)
         self._derived = 0
+        self._users = 0
         self._cutoff: int | None = None  # `latest`: values at this step and above are superseded
 
     def convert(self) -> None:
@@ -160,6 +169,8 @@ class _RunConversion:
                     self._cutoff = cutoffs.get(file.path)
                     self._convert_file(file, run.format)
                 self._cutoff = None
+                for file in self.task.live_files:
+                    self._convert_users(file)
                 for file in run.lineage_files:
                     self._convert_file(file, LINEAGE)
             elif not self._is_unchanged:
@@ -178,11 +189,21 @@ class _RunConversion:
         report.losses = self._losses.rows()
         report.renamed_tags = [RenamedTag(*row) for row in self._sink.names.renamed]
         report.problems += self._sink.notes
-        if self._derived and not self.task.run.archives:
+        if self._users:
             report.problems.append(
-                f"{self._derived} values were computed from others (tensors, counts of NaN, graphs) by an earlier "
-                "conversion; there is no archive beside them that holds the originals, so these are not restored"
+                f"{self._users} values were written for TensorBoard alone (bridge.summary_writer) and are left out"
             )
+        if self._is_ours and not self.task.run.archives:
+            if self._derived:
+                report.problems.append(
+                    f"{self._derived} values were computed from others (tensors, counts of NaN, graphs) by an earlier "
+                    "conversion; there is no archive beside them that holds the originals, so these are not restored"
+                )
+            elif run.format == mindspore.FORMAT:  # every conversion has something to keep, the version at least
+                report.problems.append(
+                    "there is no archive beside it, so what an earlier conversion could not write for MindInsight "
+                    "exactly (float64, text, merged buckets, ...) is not restored"
+                )
 
     def _convert_file(self, file: LogFile, source: str) -> None:
         path = relative_path(file.path, self.task.source)
@@ -215,6 +236,20 @@ class _RunConversion:
             undecided = self._convert_events(reader, path, source, undecided)
         self.state.files[path] = identify(file.path, reader.offset, file.created)
         self.state.files[path].undecided = undecided
+
+    def _convert_users(self, file: LogFile) -> None:
+        """Takes over what a user wrote into a live TensorBoard file; the rest of it is in the MindSpore file."""
+        path = relative_path(file.path, self.task.source)
+        known = self.state.files.get(path)
+        offset = known.offset if known is not None and is_same_file(file.path, file.size, known) else 0
+        if known is not None and file.size == offset:
+            return
+        with EventFileReader(file.path, make_decoder(tensorboard.FORMAT), offset=offset) as reader:
+            for item in reader:
+                if isinstance(item, Event) and is_users(item):
+                    self.report.events_read += 1
+                    self._put(item, tensorboard.FORMAT)
+        self.state.files[path] = identify(file.path, reader.offset, file.created)
 
     def _convert_events(
         self, reader: EventFileReader, path: str, source: str, undecided: Undecided | None
@@ -279,9 +314,14 @@ class _RunConversion:
                 self._put_session_log(event, content, source)
             elif event.derived:
                 self._derived += 1
+            elif self._is_for_tensorboard_alone(event):
+                self._users += 1
             else:
                 values[content.kind] = values.get(content.kind, 0) + 1
                 self._sink.write(event, source)
+            return
+        if self._is_for_tensorboard_alone(event):
+            self._users += len(content.values)
             return
         self._derived += sum(tagged.derived for tagged in content.values)
         if self._tags is not None:
@@ -303,6 +343,10 @@ class _RunConversion:
                 kind = tagged.value.kind
                 values[kind] = values.get(kind, 0) + 1
             self._sink.write(fresh, source)
+
+    def _is_for_tensorboard_alone(self, event: Event) -> bool:
+        """Whether a user wrote this beside a MindSpore run: it never was in a MindSpore file."""
+        return self._sink.format == mindspore.FORMAT and self.task.run.role != SOURCE and is_users(event)
 
     def _put_session_log(self, event: Event, log: SessionLog, source: str) -> None:
         """A START behind the first values of a TensorBoard log says that its training begins again."""

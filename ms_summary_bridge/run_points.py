@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import msgspec
+from crc32c import crc32c
 
 from ms_summary_bridge.archive import LINEAGE, Place, archive_name, make_decoder, read_archive, restore
 from ms_summary_bridge.event_file import EventFileReader
-from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary
+from ms_summary_bridge.events import Decoder, Event, FileVersion, SessionLog, Summary
 from ms_summary_bridge.formats import mindspore, tensorboard
+from ms_summary_bridge.formats._origin import is_users
 from ms_summary_bridge.logdir import CONVERT, Run
 from ms_summary_bridge.records import Damage, Incomplete, Padding
 from ms_summary_bridge.report import DamagedRange, IncompleteTail
@@ -47,6 +49,8 @@ class RunReading(msgspec.Struct):
     damaged: list[DamagedRange] = msgspec.field(default_factory=list)
     incomplete: list[IncompleteTail] = msgspec.field(default_factory=list)
     padding_bytes: int = 0
+    users: int = 0
+    """Points left out because only a TensorBoard file can have them."""
 
     def note(self, item: Event | Damage | Padding | Incomplete, path: str) -> None:
         """Takes note of one thing read from a file."""
@@ -67,18 +71,23 @@ class RunReading(msgspec.Struct):
                 self.derived += item.derived
 
 
-def read_points(run: Run, reading: RunReading | None = None) -> Iterator[Point]:
+def read_points(run: Run, reading: RunReading | None = None, *, with_users: bool = True) -> Iterator[Point]:
     """Yields the points of a run, in the order of its files.
 
     Args:
         run: As `discover` found it.
         reading: Is filled with what was met on the way.
+        with_users: Also what users wrote through a bridge's `SummaryWriter`, which no MindSpore file has.
 
     Raises:
         LogdirError: A file cannot be read.
     """
-    for _, item in read_restored(run, reading if reading is not None else RunReading()):
-        yield from _points_of(item)
+    reading = reading if reading is not None else RunReading()
+    for _, item in read_restored(run, reading):
+        if with_users or not is_users(item):
+            yield from _points_of(item)
+        else:
+            reading.users += sum(1 for _ in _points_of(item))
 
 
 def read_restored(run: Run, reading: RunReading) -> Iterator[tuple[str, Event]]:
@@ -90,10 +99,9 @@ def read_restored(run: Run, reading: RunReading) -> Iterator[tuple[str, Event]]:
         LogdirError: A file cannot be read.
     """
     archives = {source: path for path in run.archives if (source := _archive_source(path)) != run.format}
-    own = _read_files(run, reading)
     path = archives.get(_other(run.format))
-    items = own if path is None else restore(own, _noted(read_archive(path, _other(run.format)), path, reading))
-    for item in items:
+    archive = () if path is None else _noted(read_archive(path, _other(run.format)), path, reading)
+    for item in restore(_read_files(run, reading), archive):
         if isinstance(item, Event):
             yield item.format or run.format, item
     for file in run.lineage_files:
@@ -121,13 +129,27 @@ def _archive_source(path: str) -> str:
     return next(source for source in sources if archive_name(source) in path)
 
 
-def _read_files(run: Run, reading: RunReading) -> Iterator[Event | Damage]:
-    decoder = make_decoder(run.format)
+class _Marking:
+    """A decoder that remembers the checksum of the last payload."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+        self.mark = 0
+
+    def decode(self, payload: bytes) -> Event:
+        self.mark = crc32c(payload)
+        return self._decoder.decode(payload)
+
+
+def _read_files(run: Run, reading: RunReading) -> Iterator[tuple[Event, int] | Damage]:
+    decoder = _Marking(make_decoder(run.format))
     for file in run.files:
         with EventFileReader(file.path, decoder) as reader:
             for item in reader:
                 reading.note(item, file.path)
-                if isinstance(item, (Event, Damage)):
+                if isinstance(item, Event):
+                    yield item, decoder.mark
+                elif isinstance(item, Damage):
                     yield item
             reading.bytes_read += reader.offset
 

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from ms_summary_bridge.errors import BridgeError, NoEventsError
-from ms_summary_bridge.logdir import Run, discover
+from ms_summary_bridge.logdir import MINDSPORE, Run, discover
 from ms_summary_bridge.report import DamagedRange, IncompleteTail
 from ms_summary_bridge.run_conversion import relative_path
 from ms_summary_bridge.run_points import Point, RunReading, read_points
@@ -55,7 +55,8 @@ class RunComparison(msgspec.Struct):
     """Points that are equal on both sides."""
     differences: list[Difference]
     not_compared: int = 0
-    """Points of kinds that a live TensorBoard file does not hold: they are in the MindSpore file beside it."""
+    """Points that only one of the formats can have: kinds that a live TensorBoard file does not hold, and what users
+    wrote for TensorBoard alone."""
 
 
 class VerifyReport(msgspec.Struct):
@@ -114,6 +115,9 @@ def verify_logdirs(a: str, b: str) -> VerifyReport:
     found_a, found_b = discover(a), discover(b)
     is_same = "://" not in a and "://" not in b and os.path.exists(a) and os.path.samefile(a, b)
     runs_a, runs_b = list(found_a.runs), list(found_b.twins if is_same else found_b.runs)
+    if is_same:  # runs without a twin (child runs that `add_scalars` makes) have nothing to be compared with
+        places = {run.directory for run in runs_b}
+        runs_a = [run for run in runs_a if run.directory in places]
     for side, runs in ((a, runs_a), (b, runs_b)):
         if not runs:
             raise NoEventsError(f"{side}: no event files to compare")
@@ -127,6 +131,9 @@ def verify_logdirs(a: str, b: str) -> VerifyReport:
         by_name = dict(zip(names_b, runs_b, strict=True))
         pairs = [(run, by_name.pop(name)) for run, name in zip(runs_a, names_a, strict=True) if name in by_name]
         paired = {run.name for run, _ in pairs}
+        if MINDSPORE in {run.format for run in runs_a} and "live" in {run.role for run in runs_a}:
+            # Child runs that `SummaryWriter.add_scalars` makes beside a MindSpore run stay where they are.
+            runs_a = [run for run in runs_a if run.role != "live" or run.name in paired]
         report.only_a = [run.name for run in runs_a if run.name not in paired]
         report.only_b = sorted(run.name for run in by_name.values())
     for run_a, run_b in pairs:
@@ -149,8 +156,12 @@ def _names(runs: list[Run], source: str, other: str) -> list[str]:
 
 
 def _compare(run_a: Run, run_b: Run, report: VerifyReport) -> RunComparison:
-    series_a, series_b = _digests(run_a, report), _digests(run_b, report)
+    # What a user wrote for TensorBoard alone is in no MindSpore file, so it is compared between TensorBoard files only.
+    with_users = MINDSPORE not in (run_a.format, run_b.format)
+    series_a, users_a = _digests(run_a, report, with_users)
+    series_b, users_b = _digests(run_b, report, with_users)
     comparison = RunComparison(run_a.name, run_b.name, len(series_a.keys() | series_b.keys()), 0, [])
+    comparison.not_compared = users_a + users_b
     differing: list[_Key] = []
     is_live = "live" in (run_a.role, run_b.role)
     for key in sorted(series_a.keys() | series_b.keys()):
@@ -170,10 +181,11 @@ def _compare(run_a: Run, run_b: Run, report: VerifyReport) -> RunComparison:
     return comparison
 
 
-def _digests(run: Run, report: VerifyReport) -> dict[_Key, _Series]:
+def _digests(run: Run, report: VerifyReport, with_users: bool) -> tuple[dict[_Key, _Series], int]:
+    """Returns the series of a run, and how many points of users were left out."""
     table: dict[_Key, _Series] = {}
     reading = RunReading()
-    for point in read_points(run, reading):
+    for point in read_points(run, reading, with_users=with_users):
         key = (point.kind, point.tag)
         series = table.get(key)
         if series is None:
@@ -181,7 +193,7 @@ def _digests(run: Run, report: VerifyReport) -> dict[_Key, _Series]:
         series.add(point)
     report.damaged += reading.damaged
     report.incomplete += reading.incomplete
-    return table
+    return table, reading.users
 
 
 def _explain(run_a: Run, run_b: Run, keys: set[_Key]) -> dict[_Key, str]:

@@ -15,8 +15,10 @@ import pytest
 
 from ms_summary_bridge.archive import LINEAGE, make_decoder
 from ms_summary_bridge.callback.live_run import LiveRun, LiveRunConfig
+from ms_summary_bridge.convert import convert_logdir
 from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Event, SessionLog, Summary
+from ms_summary_bridge.formats.protos import tb_pb
 from ms_summary_bridge.inspect import inspect_logdir
 from ms_summary_bridge.verify import verify_logdirs
 
@@ -293,3 +295,27 @@ def test_tensors_are_exported_for_numpy(tmp_path: Path) -> None:
     (path,) = tmp_path.glob("export_*/tensor/*.npy")
     assert path.name == "a%2Fb_5.npy"
     np.testing.assert_array_equal(np.load(path), [0, 1, 2])
+
+
+def test_what_a_user_wrote_for_tensorboard_alone_is_no_difference_and_is_carried_over(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    run.live.write_values(1, 1.0, {"scalar": [{"tag": "loss", "value": np.float32(0.5)}]})
+    own = tb_pb.Event(wall_time=2.0, step=3)
+    own.summary.value.add(tag="mine", simple_value=4.0)
+    run.live.write_board_event(own.SerializeToString(), "")
+    run.live.write_board_event(own.SerializeToString(), "child")
+    run.live.close()
+    here, there, back = (str(tmp_path / name) for name in ("run", "tensorboard", "back"))
+
+    beside = verify_logdirs(here, here)
+    assert beside.is_equal
+    assert [(comparison.points, comparison.not_compared) for comparison in beside.runs] == [(1, 1)]
+    report = convert_logdir(here, there, to="tensorboard")
+    assert report.runs[0].values == {"scalar": 2}
+    assert report.notes == ["already in the target's format, and left where they are: child"]
+    assert [tag.tag for tag in inspect_logdir(there).runs[0].tags] == ["loss", "mine"]
+    assert verify_logdirs(here, there).is_equal
+    assert not convert_logdir(here, there, to="tensorboard").runs[0].events_read
+    (restored,) = convert_logdir(there, back, to="mindinsight").runs
+    assert restored.problems == ["1 values were written for TensorBoard alone (bridge.summary_writer) and are left out"]
+    assert verify_logdirs(here, back).is_equal

@@ -1,17 +1,25 @@
-"""Trains a small network, converts its summaries to TensorBoard, and says how to look at them.
+"""Trains a small network with SummaryBridge, for TensorBoard and MindInsight, and says how to look at it.
 
 What happens, in the directory .quickstart of this checkout:
 
-  1. examples/train_with_summary_collector.py trains a CNN on pictures it draws itself, and MindSpore's own
-     SummaryCollector records scalars, histograms, images, tensors, the graph and the lineage.
-  2. `ms-summary-bridge convert` makes TensorBoard files of it.
-  3. `ms-summary-bridge verify` compares both, value for value.
-  4. With --check, the real TensorBoard is started on a free port of this machine, with each of its two loaders, and
-     asked for what it shows; every value must be the one in MindSpore's file. The servers are stopped again.
+  1. examples/train_with_summary_collector.py --callback bridge trains a CNN on pictures it draws itself. SummaryBridge,
+     in the place of MindSpore's own SummaryCollector, records scalars, histograms, images, tensors, the graph and the
+     lineage: in MindSpore's files, and live in a TensorBoard file beside them.
+  2. `ms-summary-bridge verify` compares both, value for value.
+  3. `ms-summary-bridge convert` makes TensorBoard files of MindSpore's files, as it does for directories that
+     SummaryCollector wrote.
+  4. `verify` compares these, too.
 
-Each call adds a training with other numbers, run_1, run_2, ..., so that TensorBoard shows them side by side.
-`rm -r .quickstart` removes them all. The first call downloads MindSpore and TensorBoard; after that it takes about a
-minute.
+With --check, the real viewers are started on free ports of this machine and asked for what they show; every value must
+be the one in MindSpore's file. The servers are stopped again:
+
+  5. TensorBoard, with each of its two loaders, on the live file and on the converted one.
+  6. MindInsight, in an environment of its own, on the directory of the trainings; and on a run written by tensorboardX
+     and converted with `--to mindinsight`.
+
+Each call adds a training with other numbers, run_1, run_2, ..., so that the viewers show them side by side.
+`rm -r .quickstart` removes them all. The first call downloads MindSpore and TensorBoard, the first --check MindInsight;
+after that it takes less than a minute, and with --check less than three.
 """
 
 from __future__ import annotations
@@ -21,28 +29,28 @@ import contextlib
 import os
 import shlex
 import signal
-import struct
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from tools.tensorboard_api import TensorBoardClient, TensorBoardError, running_tensorboard, stop_process
-
-if TYPE_CHECKING:
-    from ms_summary_bridge.values import Value
+from tools.quickstart_check import (
+    CHECKS,
+    CheckError,
+    Series,
+    check_mindinsight,
+    check_tensorboard,
+    read_series,
+    write_tensorboardx,
+)
+from tools.tensorboard_api import stop_process
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "train_with_summary_collector.py"
 TRAINING_LIMIT_SECS = 600
-READING_LIMIT_SECS = 60  # how long TensorBoard may take to read the files
-# TensorBoard shows a sample of long series (10 images, for one). The check wants to see all there is.
-ALL_SAMPLES = "scalars=100000,histograms=100000,images=100000,text=100000"
-
-Series = dict[tuple[str, str], dict[int, "Value"]]
-"""Values by (kind, tag) and step."""
+MINDINSIGHT_SIZE = "about 100 MB to download and 500 MB of disk"
 
 
 class QuickstartError(Exception):
@@ -59,6 +67,11 @@ def command_line(program: str, *arguments: str | Path) -> str:
     """Returns a command of the environment, to be pasted."""
     words = [shown(arg) if isinstance(arg, Path) else shlex.quote(arg) for arg in arguments]
     return " ".join([shown(Path(sys.executable).parent / program), *words])
+
+
+def mindinsight_programs() -> Path:
+    """Returns where the programs of MindInsight's environment are, or will be."""
+    return Path(os.environ.get("MSB_VENVS", ROOT / ".venvs")).resolve() / "mindinsight" / "bin"
 
 
 def make_run(directory: Path) -> int:
@@ -86,7 +99,7 @@ def train(summary_dir: Path, work_dir: Path, seed: int = 1) -> None:
     # To files and not to pipes: MindSpore's writer processes inherit them, and would hold a pipe open.
     with log_path.open("wb") as log, (work_dir / "training.out").open("w+b") as out:
         process = subprocess.Popen(
-            [sys.executable, str(EXAMPLE), str(summary_dir), "--seed", str(seed)],
+            [sys.executable, str(EXAMPLE), str(summary_dir), "--callback", "bridge", "--seed", str(seed)],
             cwd=work_dir,
             stdin=subprocess.DEVNULL,
             stdout=out,
@@ -128,152 +141,70 @@ def bridge(*arguments: str | Path) -> None:
         raise QuickstartError(f"`{arguments[0]}` ended with exit code {done.returncode}, see above")
 
 
-def read_series(directory: Path) -> Series:
-    """Returns what MindSpore's files hold; of a value written twice for one step, one."""
-    from ms_summary_bridge.archive import make_decoder
-    from ms_summary_bridge.event_file import EventFileReader
-    from ms_summary_bridge.events import Event, iter_points
-    from ms_summary_bridge.formats import mindspore
-    from ms_summary_bridge.logdir import discover
+def call_check(check: Callable[[], int], log_path: Path) -> int:
+    """Returns how many series a viewer does not show as they should be.
 
-    series: Series = {}
-    for run in discover(str(directory)).runs:
-        for file in run.files:
-            with EventFileReader(file.path, make_decoder(mindspore.FORMAT)) as reader:
-                for item in reader:
-                    for point in iter_points(item) if isinstance(item, Event) else ():
-                        series.setdefault((point.value.kind, point.tag), {})[point.step] = point.value
-    return series
+    Raises:
+        QuickstartError: It could not be asked.
+    """
+    try:
+        return check()
+    except CheckError as error:
+        raise QuickstartError(f"{error}\nwhat it said itself is in {shown(log_path)}") from error
 
 
-class Asker:
-    """Waits for series of one run to be complete, but for all of them together no longer than a minute."""
-
-    def __init__(self, client: TensorBoardClient, run: str) -> None:
-        self._client = client
-        self._run = run
-        self._deadline = time.monotonic() + READING_LIMIT_SECS
-
-    def rows(self, plugin: str, tag: str, count: int, **query: int) -> list[Any]:
-        """Returns the points of a series as soon as there are `count`, or those that are there in the end."""
-
-        def ask() -> Any:
-            if plugin == "histograms":
-                return self._client.get_histograms(self._run, tag)
-            return self._client.get_json(f"data/plugin/{plugin}/{plugin}", run=self._run, tag=tag, **query)
-
-        last: list[Any] = []
-
-        def is_whole(rows: list[Any]) -> bool:
-            last[:] = rows
-            return len(rows) >= count
-
-        with contextlib.suppress(TensorBoardError):
-            self._client.wait(ask, is_whole, timeout_secs=max(0.0, self._deadline - time.monotonic()))
-        return last
-
-    def image(self, query: str) -> bytes:
-        """Returns the file of one image."""
-        return self._client.get(f"data/plugin/images/individualImage?{query}")
-
-
-# Each of these returns what TensorBoard shows and what it should show, both as (step, value) pairs.
-Pairs = list[tuple[int, Any]]
-
-
-def scalars(asker: Asker, tag: str, values: dict[int, Any]) -> tuple[Pairs, Pairs]:
-    """The float32 bits at each step."""
-    rows = asker.rows("scalars", tag, len(values))
-    return [(step, struct.pack("<f", float(value))) for _, step, value in rows], [
-        (step, value.bits) for step, value in values.items()
-    ]
-
-
-def histograms(asker: Asker, tag: str, values: dict[int, Any]) -> tuple[Pairs, Pairs]:
-    """The edges and counts at each step."""
-    rows = asker.rows("histograms", tag, len(values))
-    return [(step, buckets) for _, step, buckets in rows], [
-        (step, [list(bucket) for bucket in zip(v.left.tolist(), v.right.tolist(), v.count.tolist(), strict=True)])
-        for step, v in values.items()
-    ]
-
-
-def images(asker: Asker, tag: str, values: dict[int, Any]) -> tuple[Pairs, Pairs]:
-    """The bytes of each PNG file."""
-    rows = asker.rows("images", tag, len(values), sample=0)
-    return [(row["step"], asker.image(row["query"])) for row in rows], [
-        (step, value.encoded[0]) for step, value in values.items()
-    ]
-
-
-def tables(asker: Asker, tag: str, values: dict[int, Any]) -> tuple[Pairs, Pairs]:
-    """The shape, smallest and largest element that the table of each tensor tells."""
-    told = {
-        step: [" x ".join(map(str, v.array.shape)), f"{float(v.array.min()):.6g}", f"{float(v.array.max()):.6g}"]
-        for step, v in values.items()
-    }
-    rows = asker.rows("text", tag, len(values))
-    found = [
-        (row["step"], [cell for cell in told.get(row["step"], ()) if f"<td>{cell}</td>" in row["text"]]) for row in rows
-    ]
-    return found, list(told.items())
-
-
-CHECKS: dict[str, tuple[str, Callable[[Asker, str, dict[int, Any]], tuple[Pairs, Pairs]]]] = {
-    "scalar": ("same float32 bits", scalars),
-    "histogram": ("same edges and counts", histograms),
-    "image": ("same PNG bytes", images),
-    "tensor": ("table tells its shape and range", tables),
-}
-
-
-def check_loader(tensorboard_dir: Path, run: str, series: Series, log_path: Path, *, load_fast: bool) -> int:
-    """Compares what one of TensorBoard's loaders shows, with a line for each series; returns how many are wrong."""
-    wrong = 0
-    loader = "fast" if load_fast else "slow"
-    options = ("--samples_per_plugin", ALL_SAMPLES)
-    with running_tensorboard(tensorboard_dir, log_path, load_fast=load_fast, options=options) as client:
-        asker = Asker(client, run)
-        for (kind, tag), values in sorted(series.items()):
-            what, check = CHECKS[kind]
-            found, wanted = check(asker, tag, values)
-            differing = [step for step, value in wanted if (step, value) not in found]
-            if found == wanted:
-                line = f"ok     {loader}  {kind:<9}  {tag:<22}  {len(values):>4} x {what}"
-            else:
-                wrong += 1
-                line = f"WRONG  {loader}  {kind:<9}  {tag:<22}  {len(found)} of {len(wanted)} are shown"
-                line += f", other or no values at the steps {differing[:10]}" if differing else ", in another order"
-            print(f"   {line}", flush=True)
-    return wrong
-
-
-def check_tensorboard(directory: Path, run: str) -> None:
-    """Asks TensorBoard, with each of its loaders, for everything in a run.
+def ask_tensorboard(directory: Path, run: str, series: Series) -> None:
+    """Asks TensorBoard, with each of its loaders, for the live file and for the converted one.
 
     Raises:
         QuickstartError: Something is missing or differs.
     """
-    series = read_series(directory / "mindspore" / run)
-    missing = CHECKS.keys() - {kind for kind, _ in series}
-    if missing:
-        raise QuickstartError(f"the training recorded no {', '.join(sorted(missing))}: nothing to compare")
+    runs = {"live": f"mindspore/{run}", "converted": f"tensorboard/{run}"}
     wrong = 0
     for load_fast in (True, False):
         log_path = directory / "work" / run / f"tensorboard-{'fast' if load_fast else 'slow'}.log"
-        try:
-            wrong += check_loader(directory / "tensorboard", run, series, log_path, load_fast=load_fast)
-        except (TensorBoardError, OSError) as error:
-            raise QuickstartError(f"{error}\nwhat TensorBoard said is in {shown(log_path)}") from error
+        check = partial(check_tensorboard, directory, runs, series, log_path, load_fast=load_fast)
+        wrong += call_check(check, log_path)
     if wrong:
-        raise QuickstartError(f"TensorBoard does not show {wrong} of {2 * len(series)} series as MindSpore wrote them")
-    print(f"   all {len(series)} series are there, in both loaders", flush=True)
+        raise QuickstartError(f"TensorBoard does not show {wrong} series as MindSpore wrote them")
+    print(f"   all {len(series)} series are there, live and converted, in both loaders", flush=True)
+
+
+def ask_mindinsight(directory: Path, run: str, series: Series) -> None:
+    """Asks MindInsight for the training, and for a TensorBoard log converted to its format.
+
+    Raises:
+        QuickstartError: Something is missing or differs.
+    """
+    work_dir = directory / "work" / run
+    if not mindinsight_programs().is_dir():
+        print(f"   MindInsight gets an environment of its own, once: {MINDINSIGHT_SIZE}", flush=True)
+    workspace = work_dir / "mindinsight-1"
+    check = partial(check_mindinsight, directory / "mindspore", f"./{run}", series, workspace, "mindinsight")
+    wrong = call_check(check, workspace)
+
+    print("   and a run of tensorboardX, converted for MindInsight:", flush=True)
+    source, target = work_dir / "tensorboardx", work_dir / "mindinsight"
+    write_tensorboardx(source / "team" / "first")  # MindInsight lists one level, so the name becomes team+first
+    bridge("convert", source, target, "--to", "mindinsight")
+    bridge("verify", source, target)
+    workspace = work_dir / "mindinsight-2"
+    check = partial(check_mindinsight, target, "./team+first", read_series(source), workspace, "mindinsight/converted")
+    wrong += call_check(check, workspace)
+    if wrong:
+        raise QuickstartError(f"MindInsight does not show {wrong} series as they are in the files")
+    print("   all of them are there", flush=True)
 
 
 def headings(is_check: bool) -> Iterator[str]:
     """Yields the heading of each step."""
-    steps = ["train a small CNN on MindSpore", "convert to TensorBoard", "verify"]
-    steps += ["ask the real TensorBoard"] if is_check else []
+    steps = [
+        "train a small CNN on MindSpore, with SummaryBridge",
+        "verify the live TensorBoard file against MindSpore's files",
+        "convert MindSpore's files to TensorBoard, as for directories from before",
+        "verify the conversion",
+    ]
+    steps += ["ask the real TensorBoard", "ask the real MindInsight"] if is_check else []
     for number, step in enumerate(steps, 1):
         yield f"\n{number}/{len(steps)} {step}"
 
@@ -292,23 +223,38 @@ def run_all(directory: Path, is_check: bool) -> None:
     run = f"run_{number}"
     train(mindspore_dir / run, directory / "work" / run, seed=number)
     print(next(step), flush=True)
+    bridge("verify", mindspore_dir / run, mindspore_dir / run)
+    print(next(step), flush=True)
     bridge("convert", mindspore_dir, tensorboard_dir)
     print(next(step), flush=True)
     bridge("verify", mindspore_dir / run, tensorboard_dir / run)
     if is_check:
+        series = read_series(mindspore_dir / run)
+        missing = CHECKS.keys() - {kind for kind, _ in series}
+        if missing:
+            raise QuickstartError(f"the training recorded no {', '.join(sorted(missing))}: nothing to compare")
         print(next(step), flush=True)
-        check_tensorboard(directory, run)
+        ask_tensorboard(directory, run, series)
+        print(next(step), flush=True)
+        ask_mindinsight(directory, run, series)
+    mindinsight = f"PATH={shlex.quote(str(mindinsight_programs()))}:$PATH mindinsight"
     print(
         f"""
 done in {time.monotonic() - begun:.0f} s
 
-  MindSpore's files     {shown(mindspore_dir / run)}
-  TensorBoard's files   {shown(tensorboard_dir / run)}
+  MindSpore's files, the live TensorBoard file beside them   {shown(mindspore_dir / run)}
+  TensorBoard files that convert made                        {shown(tensorboard_dir / run)}
 
-To look at it, run this and open http://localhost:6006 in a browser (Ctrl-C ends it):
+TensorBoard, live or converted: run one of these, open http://localhost:6006 in a browser (Ctrl-C ends it):
+  {command_line("tensorboard", "--logdir", mindspore_dir)}
   {command_line("tensorboard", "--logdir", tensorboard_dir)}
 
-To convert a summary directory of your own (a second time, only what is new is added):
+MindInsight, in an environment of its own, at http://localhost:8080:
+  {shown(ROOT / "tools" / "environment")} mindinsight
+  {mindinsight} start --summary-base-dir {shown(mindspore_dir)}
+  {mindinsight} stop
+
+Your own training: SummaryBridge in the place of SummaryCollector, as {shown(EXAMPLE)} has it. Directories from before:
   {command_line("ms-summary-bridge", "convert")} SUMMARY_DIR TENSORBOARD_DIR"""
     )
 
@@ -318,7 +264,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="tools/quickstart", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--check", action="store_true", help="also ask the real TensorBoard whether all is there")
+    parser.add_argument(
+        "--check", action="store_true", help="also ask the real TensorBoard and MindInsight whether all is there"
+    )
     parser.add_argument(
         "--directory", type=Path, default=ROOT / ".quickstart", metavar="DIR", help="work there instead of .quickstart"
     )

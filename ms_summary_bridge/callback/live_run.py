@@ -24,6 +24,7 @@ from ms_summary_bridge.callback.pack import pack_histogram, pack_image, pack_sca
 from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary, TaggedValue
 from ms_summary_bridge.formats import mindspore, tensorboard, wire
+from ms_summary_bridge.formats._origin import WRITER_USER, encode_writer
 from ms_summary_bridge.series import SeriesTable
 from ms_summary_bridge.values import Opaque
 
@@ -193,7 +194,8 @@ class LiveRun:
         """Writes one event that a `SummaryWriter` made, to the run or to a child run."""
         event = tensorboard.TensorBoardDecoder().decode(payload)
         if not isinstance(event.content, FileVersion):
-            self._write_payload(self._board(child), payload, event)
+            mark = b"" if child else encode_writer(WRITER_USER)
+            self._write_payload(self._board(child), payload + mark, event)
 
     def _export(self, tag: str, step: int, array: npt.NDArray[Any]) -> None:
         directory = os.path.join(self._config.summary_dir, f"export_{self._config.seconds}", "tensor")

@@ -14,11 +14,13 @@ from typing import Final
 import msgspec
 
 from ms_summary_bridge.errors import EventDecodeError
+from ms_summary_bridge.events import Event
 from ms_summary_bridge.formats import wire
 
 __all__ = [
     "DATA_CLASS_SCALAR",
     "DATA_CLASS_TENSOR",
+    "WRITER_USER",
     "Origin",
     "decode_metadata",
     "decode_origin",
@@ -26,6 +28,7 @@ __all__ = [
     "decode_writer",
     "encode_metadata",
     "encode_writer",
+    "is_users",
 ]
 
 DATA_CLASS_SCALAR: Final = 1
@@ -133,6 +136,15 @@ def decode_writer(payload: bytes, start: int, end: int) -> tuple[str, bool]:
             return writer, False
         writer, is_exact = decode_text(payload[a:b])
     return writer, is_exact and bool(writer)
+
+
+WRITER_USER: Final = "ms_summary_bridge/summary_writer"
+"""Marks an event that a user wrote through the bridge's `SummaryWriter`: only TensorBoard's file has it."""
+
+
+def is_users(event: Event) -> bool:
+    """Whether a user wrote this event of a live TensorBoard file, rather than the callback."""
+    return event.original is not None and event.original.endswith(encode_writer(WRITER_USER))
 
 
 def encode_writer(writer: str) -> bytes:
