@@ -10,6 +10,7 @@ import pytest
 
 from ms_summary_bridge.inspect import inspect_logdir
 from ms_summary_bridge.values import Scalar
+from ms_summary_bridge.verify import verify_logdirs
 from tests.test_tensorboard_shows import read_values
 from tools.tensorboard_api import stop_process
 
@@ -40,13 +41,17 @@ def run_example(name: str, directory: Path, *arguments: str) -> str:
 
 @pytest.mark.mindspore
 @pytest.mark.slow
-def test_train_with_summary_collector(tmp_path: Path) -> None:
+@pytest.mark.parametrize("callback", ["collector", "bridge"])
+def test_train_with_summary_collector(tmp_path: Path, callback: str) -> None:
     summary_dir = tmp_path / "summary"
-    said = run_example("train_with_summary_collector.py", tmp_path / "work", str(summary_dir), "--epochs", "1")
+    said = run_example(
+        "train_with_summary_collector.py", tmp_path / "work", str(summary_dir), "--epochs", "1", "--callback", callback
+    )
 
     assert "recognises" in said
     (run,) = inspect_logdir(str(summary_dir)).runs
-    assert {(tag.kind, tag.tag) for tag in run.tags} >= {
+    found = {(tag.kind, tag.tag) for tag in run.tags}
+    assert found >= {
         ("scalar", "loss/auto"),
         ("scalar", "accuracy"),
         ("histogram", "features"),
@@ -60,8 +65,13 @@ def test_train_with_summary_collector(tmp_path: Path) -> None:
     }
     loss = [value.value for value in read_values(summary_dir)["loss/auto"].values() if isinstance(value, Scalar)]
     assert sum(loss[-5:]) < 0.7 * sum(loss[:5]), "it does not learn"
+    more = {("scalar", tag) for tag in ("lr", "epoch", "step_time", "samples_per_second", "eval/accuracy")}
+    assert found & more == (more if callback == "bridge" else set())
+    if callback == "bridge":
+        assert verify_logdirs(str(summary_dir), str(summary_dir)).is_equal  # MindSpore's files with the live one
 
 
 def test_every_example_is_tested() -> None:
-    text = Path(__file__).read_text(encoding="utf-8")
-    assert [path.name for path in EXAMPLES.glob("*.py") if f'"{path.name}"' not in text] == []
+    # tests/test_bridge.py runs the one with SummaryBridge, and asks both viewers for it.
+    text = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py"))
+    assert [path.name for path in EXAMPLES.glob("*.py") if f'{path.name}"' not in text] == []
