@@ -7,19 +7,21 @@ it: its name holds neither `tfevents` nor `summary.<digits>`. Lineage records ha
 an archive of their own. Converting back, and `verify`, read it in the output's place.
 
 Before each original stands a version event whose text is its `Place`: which event of the output it replaces, or behind
-which one it belongs when the output has nothing of it. Events are named by a number, since several may be alike, and by
-what both sides have of them, wall time and step, so that they are found again behind a damaged range.
+which one it belongs when the output has nothing of it. Events are named by their number, and by a checksum so that they
+are found again behind a damaged range.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
+from crc32c import crc32c
 
 from ms_summary_bridge.errors import UsageError
 from ms_summary_bridge.event_file import EventFileReader
@@ -46,6 +48,7 @@ LINEAGE: Final = "mindspore_lineage"
 """Name of the format of lineage files: MindSpore's framing, other event fields."""
 
 _PLACE: Final = "ms_summary_bridge.archive "
+_PLACE_TEXT: Final = re.compile(_PLACE + r"(replaces|follows) ([0-9]{1,19}) ([0-9a-f]{8})")
 _SMALLEST_RECORD: Final = 25  # 16 bytes around a payload that has at least a time
 _FAR: Final = 10_000  # originals to look through where nothing says how many events are gone
 _Fault: TypeAlias = Damage | Padding | Incomplete
@@ -81,33 +84,23 @@ class Place(msgspec.Struct, frozen=True):
 
     replaces: bool
     """It stands for that event; otherwise behind it."""
-    wall_time: float | None
-    """Of the output's event; None for the place before the first one."""
-    step: int
     number: int
     """Of the output's event, counted from 1; 0 for the place before the first one."""
+    mark: int
+    """Checksum of that event's payload."""
 
     def encode(self) -> str:
         """Returns the text of the record that stands before the original."""
-        wall_time = "start" if self.wall_time is None else self.wall_time.hex()
-        return f"{_PLACE}{'replaces' if self.replaces else 'follows'} {wall_time} {self.step} {self.number}"
+        return f"{_PLACE}{'replaces' if self.replaces else 'follows'} {self.number} {self.mark:08x}"
 
     @classmethod
     def decode(cls, text: str) -> Place | None:
         """Reads such a text; None for any other."""
-        try:
-            mode, wall_time, step, number = text.removeprefix(_PLACE).split()
-            when = None if wall_time == "start" else float.fromhex(wall_time)
-            return cls(mode == "replaces", when, int(step), int(number)) if text.startswith(_PLACE) else None
-        except (ValueError, OverflowError):
-            return None
-
-    def is_of(self, event: Event) -> bool:
-        """Whether time and step are those of an event of the output."""
-        return (self.wall_time, self.step) == (event.wall_time, event.step)
+        match = _PLACE_TEXT.fullmatch(text)
+        return cls(match[1] == "replaces", int(match[2]), int(match[3], 16)) if match else None
 
 
-START: Final = Place(False, None, 0, 0)
+START: Final = Place(False, 0, 0)
 """The place before an output's first event."""
 
 
@@ -122,11 +115,10 @@ class PlaceCounter:
         self.last = last or START
         """The place behind the last event."""
 
-    def advance(self, event: Event) -> Place:
+    def advance(self, payload: bytes) -> Place:
         """Takes note of the next event; returns the place it is replaced at."""
-        number = self.last.number + 1
-        self.last = Place(False, event.wall_time, event.step, number)
-        return Place(True, event.wall_time, event.step, number)
+        self.last = Place(False, self.last.number + 1, crc32c(payload))
+        return Place(True, self.last.number, self.last.mark)
 
 
 class ArchiveWriter:
@@ -199,14 +191,17 @@ def read_archive(path: str, source: str) -> Iterator[tuple[Place, Event] | _Faul
 
 
 def restore(
-    output: Iterable[Event | _Fault],
-    archive: Iterable[tuple[Place, Event] | _Fault],
+    output: Iterable[tuple[Event, int] | _Fault], archive: Iterable[tuple[Place, Event] | _Fault]
 ) -> Iterator[Event | _Fault]:
     """Yields the events that an output was made from: its own, with the originals in their places.
 
     The head of each output file (its version event, and the session mark right behind it) is passed on; it has no
     place. Where the output is damaged, an original whose event is gone is given out as soon as a later event shows
     that, or at the end.
+
+    Args:
+        output: Events with the checksums of their payloads.
+        archive: As `read_archive` yields it.
     """
     return _Restoration(archive).restore(output)
 
@@ -215,7 +210,7 @@ class _Restoration:
     """Goes through an output and its archive side by side.
 
     Events of the output are numbered as they were when they were written. After damage the number of the next one is
-    known only as a range, until one is found by its time and step.
+    known only as a range, until one is found by its mark.
     """
 
     def __init__(self, archive: Iterable[tuple[Place, Event] | _Fault]) -> None:
@@ -225,48 +220,49 @@ class _Restoration:
         self._number = 0
         self._lost = 0  # at most so many events before the next one are gone unnumbered
 
-    def restore(self, output: Iterable[Event | _Fault]) -> Iterator[Event | _Fault]:
+    def restore(self, output: Iterable[tuple[Event, int] | _Fault]) -> Iterator[Event | _Fault]:
         yield from self._take(lambda place: place == START)
         is_head = False
         for item in output:
-            if not isinstance(item, Event):
+            if not isinstance(item, tuple):
                 if isinstance(item, Damage):
                     self._lost += max(1, (item.end - item.start) // _SMALLEST_RECORD)
                 yield item
                 continue
-            is_version = isinstance(item.content, FileVersion)
-            if is_version or (is_head and isinstance(item.content, SessionLog)):
-                yield item
+            event, mark = item
+            is_version = isinstance(event.content, FileVersion)
+            if is_version or (is_head and isinstance(event.content, SessionLog)):
+                yield event
             else:
-                yield from self._put(item)
+                yield from self._put(event, mark)
             is_head = is_version
         yield from self._take(lambda place: True)
 
-    def _put(self, event: Event) -> Iterator[Event | _Fault]:
+    def _put(self, event: Event, mark: int) -> Iterator[Event | _Fault]:
         """Yields an event of the output or what it stands for, and the originals that belong before and behind it."""
         self._number += 1
-        place = self._find(event)
+        place = self._find(mark)
         if place is not None:
             self._number, self._lost = place.number, 0
         number = self._number
         yield from self._take(lambda place: place.number < number)  # their events are gone
         first = self._peek(0)
-        if first is not None and first[0] == Place(True, event.wall_time, event.step, number):
+        if first is not None and first[0] == Place(True, number, mark):
             self._ahead.popleft()
             yield first[1]
         else:
             yield event
-        behind = Place(False, event.wall_time, event.step, number)
+        behind = Place(False, number, mark)
         yield from self._take(lambda place: place == behind)
 
-    def _find(self, event: Event) -> Place | None:
-        """Returns the next place at an event that may be this one."""
+    def _find(self, mark: int) -> Place | None:
+        """Returns the next place at an event that may be the present one."""
         first = self._peek(0)
-        if first is not None and first[0].number == self._number and not first[0].is_of(event):
+        if first is not None and first[0].number == self._number and first[0].mark != mark:
             self._lost = _FAR  # a file is missing, or not what was written
         index = 0
         while (entry := self._peek(index)) is not None and entry[0].number <= self._number + self._lost:
-            if entry[0].number >= self._number and entry[0].is_of(event):
+            if entry[0].number >= self._number and entry[0].mark == mark:
                 return entry[0]
             index += 1
         return None

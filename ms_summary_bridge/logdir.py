@@ -376,8 +376,6 @@ def _tensorboard_drafts(found: list[_Found]) -> list[_Draft]:
     drafts: list[_Draft] = []
     for role in (SOURCE, LIVE, CONVERT):
         files = [item.file for item in found if item.role == role]
-        if role == CONVERT:  # as they were written: ours are named so that names alone tell their order
-            files.sort(key=lambda file: os.path.basename(file.path))
         if files:
             drafts.append(_Draft(role if drafts else "", TENSORBOARD, role, None, files, []))
     return drafts

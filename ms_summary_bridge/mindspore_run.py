@@ -106,8 +106,7 @@ class MindSporeRun(RunSink):
         if head is not None:  # when the original was begun
             times.insert(0, head.wall_time)
         else:
-            # What is restored is MindSpore's own again.
-            head = Event(wall_time, 0, FileVersion(FILE_VERSION, "" if self._is_own else WRITER_CONVERT), FORMAT)
+            head = Event(wall_time, 0, FileVersion(FILE_VERSION, self._written_by), FORMAT)
         seconds = int(next(time for time in times if 0 <= time <= _MAX_SECONDS))
         if outputs:
             seconds = max(seconds, int(outputs[-1].name.split(".")[4]) + 1)

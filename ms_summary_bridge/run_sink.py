@@ -38,6 +38,7 @@ class RunSink(ABC):
         keep_archive: Whether to keep what the format cannot hold.
         is_dry: Go through everything, write nothing.
         is_own: The source was written by this package from the output's format, so its values fit without a change.
+        is_restored: It has an archive beside it, so the output is what it was made from, and nothing of ours.
 
     Attributes:
         names: Names given to tags.
@@ -57,6 +58,7 @@ class RunSink(ABC):
         keep_archive: bool = True,
         is_dry: bool = False,
         is_own: bool = False,
+        is_restored: bool = False,
     ) -> None:
         self.directory = directory
         self.archived = 0
@@ -70,6 +72,7 @@ class RunSink(ABC):
         self._keep_archive = keep_archive
         self._is_dry = is_dry
         self._is_own = is_own
+        self._written_by = "" if is_restored else WRITER_CONVERT
         self._places = PlaceCounter(state.last_place)
         self._archives: dict[str, ArchiveWriter] = {}
         self._writer: RecordWriter | None = None
@@ -101,7 +104,7 @@ class RunSink(ABC):
         if source == LINEAGE:
             place = START  # in an archive of its own, and beside the run rather than in its order
         else:
-            place = self._places.last if encoded.payload is None else self._places.advance(event)
+            place = self._places.last if encoded.payload is None else self._places.advance(encoded.payload)
         for loss in encoded.losses:
             self._losses.add(loss.kind, loss.tag, loss.reason)
         if encoded.archive is not None and self._keep_archive:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ms_summary_bridge.events import Event, FileVersion, SessionLog
 from ms_summary_bridge.formats.tensorboard import FILE_VERSION, FORMAT, TensorBoardEncoder
-from ms_summary_bridge.run_sink import WRITER_CONVERT, RunSink
+from ms_summary_bridge.run_sink import RunSink
 
 __all__ = ["TensorBoardRun"]
 
@@ -65,17 +65,16 @@ class TensorBoardRun(RunSink):
 
     def _begin(self, event: Event) -> None:
         outputs = self._state.outputs
-        name = self._name(self._seconds, len(outputs))
-        if outputs and name < outputs[-1].name:  # the slow loader reads files in the order of their names
-            name = self._name(int(outputs[-1].name.split(".")[3]), len(outputs))
-        # What is restored is TensorBoard's own again.
-        version = FileVersion(FILE_VERSION, "" if self._is_own else WRITER_CONVERT)
+        seconds = self._seconds
+        if outputs:  # every reader takes the files in the order of their seconds, and the slow loader in that of names
+            seconds = max(seconds, int(outputs[-1].name.split(".")[3]) + 1)
+        name = f"events.out.tfevents.{seconds:010d}.{self._host}.{len(outputs):04d}"
+        version = FileVersion(FILE_VERSION, self._written_by)
         start = event.step if self._start_step is None else self._start_step
-        heads = ((0, version), (start, SessionLog(SessionLog.START)))
+        heads: list[tuple[int, FileVersion | SessionLog]] = [(0, version)]
+        if not (isinstance(event.content, SessionLog) and event.content.status == SessionLog.START):  # which is one
+            heads.append((start, SessionLog(SessionLog.START)))
         payloads = [self._encoder.encode(Event(event.wall_time, step, head, FORMAT)).payload for step, head in heads]
         self._begin_file(name, [payload for payload in payloads if payload is not None])
         self._start_step = None
         self._has_points = False
-
-    def _name(self, seconds: int, number: int) -> str:
-        return f"events.out.tfevents.{seconds:010d}.{self._host}.{number:04d}"
