@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from ms_summary_bridge.inspect import inspect_logdir
-from ms_summary_bridge.values import Scalar
 from ms_summary_bridge.verify import verify_logdirs
-from tests.test_tensorboard_shows import read_values
+from tools.quickstart_check import read_series
 from tools.tensorboard_api import stop_process
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,7 +62,7 @@ def test_train_with_summary_collector(tmp_path: Path, callback: str) -> None:
             for kind in ("graph", "dataset_graph", "train_lineage", "evaluation_lineage", "user_defined_info")
         ),
     }
-    loss = [value.value for value in read_values(summary_dir)["loss/auto"].values() if isinstance(value, Scalar)]
+    loss = [value.value for value in read_series(summary_dir)["scalar", "loss/auto"].values()]
     assert sum(loss[-5:]) < 0.7 * sum(loss[:5]), "it does not learn"
     more = {("scalar", tag) for tag in ("lr", "epoch", "step_time", "samples_per_second", "eval/accuracy")}
     assert found & more == (more if callback == "bridge" else set())
