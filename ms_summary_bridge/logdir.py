@@ -2,15 +2,6 @@
 
 Layer: event_file < **logdir**.
 
-File names, as the programs make them (all are found by search, since users put prefixes and suffixes around them):
-
-* MindSpore: `<prefix>.out.events.summary.<seconds>.<rank>.<host><suffix>`, the suffix `_MS` if nobody chose another;
-  old versions write no rank. Beside it `..._lineage` (2.10 puts it in the suffix's place, older ones behind it) and
-  `..._explain`. Source: get_event_file_name in mindspore/train/summary/_summary_adapter.py, MindSpore 2.10.
-* TensorBoard: `events.out.tfevents.<seconds>.<host>[.<pid>.<number>][.v2]`.
-
-The name says which files are looked at; where a file opens with a version event, that says which format it has.
-
 What is one run: MindSpore writes one file per process, so each rank in a directory is a run of its own. TensorBoard
 calls a directory a run, whatever number of files it holds; only files that this package wrote (their first event says
 so) are kept apart from the others.
@@ -31,36 +22,32 @@ import msgspec
 from ms_summary_bridge.errors import EventDecodeError, LogdirError, MissingDependencyError
 from ms_summary_bridge.event_file import is_url, last_wall_time, peek
 from ms_summary_bridge.events import Event, FileVersion
+from ms_summary_bridge.file_names import (
+    MINDSPORE,
+    TENSORBOARD,
+    archive_format,
+    format_of_name,
+    is_archive,
+    is_wanted,
+    parse_name,
+)
 from ms_summary_bridge.formats.wire import FLOAT64, fields
 from ms_summary_bridge.values import Opaque
 
 __all__ = [
-    "ARCHIVE_SUFFIX",
     "CONVERT",
     "LIVE",
-    "MINDSPORE",
     "SOURCE",
-    "TENSORBOARD",
     "LogFile",
     "Logdir",
     "Problem",
     "Run",
     "discover",
-    "is_archive",
 ]
 
-MINDSPORE: Final = "mindspore"
-TENSORBOARD: Final = "tensorboard"
 SOURCE, LIVE, CONVERT = "source", "live", "convert"
-ARCHIVE_SUFFIX: Final = ".archive"
 
-_ARCHIVE_PREFIX: Final = "ms_summary_bridge."
 _WRITERS: Final = {"ms_summary_bridge/live": LIVE, "ms_summary_bridge/convert": CONVERT}
-_MINDSPORE_NAME: Final = re.compile(r"summary\.([0-9]+)")  # what MindInsight searches for
-_MINDSPORE_FULL: Final = re.compile(r"\.out\.events\.summary\.([0-9]+)")  # the same, past a prefix that looks like it
-_TENSORBOARD_NAME: Final = re.compile(r"tfevents\.([0-9]+)")
-_IPV4: Final = re.compile(r"(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?!\.?[0-9])")
-_PROCESS: Final = re.compile(r"\.[0-9]+\.([0-9]+)$")
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -185,7 +172,7 @@ def discover(source: str | os.PathLike[str]) -> Logdir:
         mindspore = _mindspore_drafts(found)
         tensorboard = _tensorboard_drafts([item for item in found if item.format == TENSORBOARD])
         if not found:  # all that a conversion had to say may be in its archives
-            others = sorted({TENSORBOARD if _archive_format(path) == MINDSPORE else MINDSPORE for path in archives})
+            others = sorted({TENSORBOARD if archive_format(path) == MINDSPORE else MINDSPORE for path in archives})
             tensorboard = [_Draft("", other, CONVERT, None, [], []) for other in others]
         for draft in (*mindspore, *tensorboard):
             run = Run(
@@ -199,7 +186,7 @@ def discover(source: str | os.PathLike[str]) -> Logdir:
                 lineage_files=tuple(draft.lineage),
                 graph_files=tuple(graphs) if mindspore and draft is mindspore[0] else (),
                 archives=tuple(
-                    path for path in archives if draft.role == CONVERT and _archive_format(path) != draft.format
+                    path for path in archives if draft.role == CONVERT and archive_format(path) != draft.format
                 ),
             )
             counterparts = tensorboard if draft.format == MINDSPORE else mindspore
@@ -229,56 +216,6 @@ def _free_name(directory: str, part: str, taken: set[str]) -> str:
         number += 1
     taken.add(name)
     return name
-
-
-# --- names
-
-
-def is_archive(name: str) -> bool:
-    """Whether a file name is that of an archive of ours: `ms_summary_bridge.<format>.archive`."""
-    return name.startswith(_ARCHIVE_PREFIX) and name.endswith(ARCHIVE_SUFFIX)
-
-
-def _archive_format(path: str) -> str:
-    name = re.split(r"[/\\]", path)[-1].removeprefix(_ARCHIVE_PREFIX)
-    return TENSORBOARD if name.startswith(TENSORBOARD) else MINDSPORE
-
-
-def _is_wanted(name: str) -> bool:
-    if name.startswith("."):
-        return False
-    return is_archive(name) or name.endswith(".pb") or bool(_format_of_name(name))
-
-
-def _format_of_name(name: str) -> str:
-    """Returns the format a name speaks of, or nothing."""
-    if "tfevents" in name and not _MINDSPORE_FULL.search(name):
-        return TENSORBOARD
-    return MINDSPORE if _MINDSPORE_NAME.search(name) else ""
-
-
-def _parse_name(name: str, file_format: str) -> tuple[int | None, int | None, str, int]:
-    """Returns `(created, rank, host, sequence)` as far as the name has them."""
-    if file_format == MINDSPORE:
-        match = _MINDSPORE_FULL.search(name) or _MINDSPORE_NAME.search(name)
-        if match is None:
-            return None, None, "", 0
-        rest = name[match.end() :].removesuffix("_lineage").removesuffix("_explain").removesuffix("_MS").lstrip(".")
-        # The part behind the seconds is the rank if it is all digits and another part follows. But an old name has no
-        # rank, and its host may be an address: exactly four numbers are one (10.0.0.3 is not host 0.0.3 of rank 10,
-        # a host that cannot be), five are a rank and one. What stays ambiguous is an old name with a host like
-        # 42.example.com, which is read as rank 42 of example.com.
-        first, dot, host = rest.partition(".")
-        if dot and host and first.isascii() and first.isdigit() and not _IPV4.match(rest):
-            return int(match[1]), int(first), host, 0
-        return int(match[1]), None, rest, 0
-    match = _TENSORBOARD_NAME.search(name)
-    if match is None:
-        return None, None, "", 0
-    rest = name[match.end() :].removesuffix(".v2").lstrip(".")
-    address = _IPV4.match(rest)
-    process = _PROCESS.search(rest, address.end() if address else 0)
-    return int(match[1]), None, rest[: process.start()] if process else rest, int(process[1]) if process else 0
 
 
 # --- files
@@ -337,7 +274,7 @@ def _read_file(path: str, name: str, log: _Log) -> _Found | None:
             log.empty.append(Problem(path, "no whole record yet" if head.size else "zero bytes"))
         return None
     wall_time: float | None = None
-    file_format = _format_of_name(name)
+    file_format = format_of_name(name)
     role = SOURCE
     with contextlib.suppress(EventDecodeError):  # whoever reads the file reports the record
         event = _EnvelopeDecoder().decode(head.first.payload)
@@ -360,7 +297,7 @@ def _read_file(path: str, name: str, log: _Log) -> _Found | None:
     if file_format == MINDSPORE and name.endswith("_explain"):
         log.problems.append(Problem(path, "explain files are not read"))
         return None
-    created, rank, host, sequence = _parse_name(name, file_format)
+    created, rank, host, sequence = parse_name(name, file_format)
     if created is None:
         created = int(wall_time or 0)
     if wall_time is None:
@@ -479,7 +416,7 @@ def _walk_local(source: str, log: _Log) -> list[_Directory]:
         path, name, parent = links.pop(0)
         if os.path.isdir(path):
             _walk_real(path, name, found, seen, links, log)
-        elif _is_wanted(os.path.basename(path)):
+        elif is_wanted(os.path.basename(path)):
             _add_file(path, found[parent], seen, log)
     return sorted(found.values(), key=lambda directory: directory.name)
 
@@ -514,7 +451,7 @@ def _walk_real(
                 links.append((entry.path, inner, name))
             elif entry.is_dir(follow_symlinks=False):
                 below.append((entry.path, inner))
-            elif _is_wanted(entry.name):
+            elif is_wanted(entry.name):
                 _add_file(entry.path, directory, seen, log)
         pending += reversed(below)
 
@@ -571,6 +508,6 @@ def _walk_url(source: str, log: _Log) -> list[_Directory]:
             base = inner.rpartition("/")[2]
             if entry["type"] == "directory":
                 pending.append((inner, base if name == "." else f"{name}/{base}"))
-            elif inner != path and _is_wanted(base):
+            elif inner != path and is_wanted(base):
                 directory.files.append(to_url(inner))
     return sorted(found, key=lambda directory: directory.name)

@@ -18,7 +18,8 @@ from typing import Final
 import msgspec
 
 from ms_summary_bridge.errors import BridgeError, NoEventsError
-from ms_summary_bridge.logdir import MINDSPORE, Run, discover
+from ms_summary_bridge.file_names import MINDSPORE
+from ms_summary_bridge.logdir import Run, discover
 from ms_summary_bridge.report import DamagedRange, IncompleteTail
 from ms_summary_bridge.run_conversion import relative_path
 from ms_summary_bridge.run_points import Point, RunReading, read_points
