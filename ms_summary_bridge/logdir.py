@@ -13,13 +13,12 @@ import contextlib
 import math
 import os
 import re
-import stat
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from ms_summary_bridge.errors import EventDecodeError, LogdirError, MissingDependencyError
+from ms_summary_bridge.errors import EventDecodeError, LogdirError
 from ms_summary_bridge.event_file import is_url, last_wall_time, peek
 from ms_summary_bridge.events import Event, FileVersion
 from ms_summary_bridge.file_names import (
@@ -28,9 +27,9 @@ from ms_summary_bridge.file_names import (
     archive_format,
     format_of_name,
     is_archive,
-    is_wanted,
     parse_name,
 )
+from ms_summary_bridge.file_tree import Directory, Problem, WalkLog, walk_local, walk_url
 from ms_summary_bridge.formats.wire import FLOAT64, fields
 from ms_summary_bridge.values import Opaque
 
@@ -40,7 +39,6 @@ __all__ = [
     "SOURCE",
     "LogFile",
     "Logdir",
-    "Problem",
     "Run",
     "discover",
 ]
@@ -48,13 +46,6 @@ __all__ = [
 SOURCE, LIVE, CONVERT = "source", "live", "convert"
 
 _WRITERS: Final = {"ms_summary_bridge/live": LIVE, "ms_summary_bridge/convert": CONVERT}
-
-
-class Problem(msgspec.Struct, frozen=True):
-    """A path that was not read, and why."""
-
-    path: str
-    reason: str
 
 
 class LogFile(msgspec.Struct, frozen=True):
@@ -116,24 +107,11 @@ class Logdir(msgspec.Struct, frozen=True):
     """Files passed over because they hold no event beyond the version."""
 
 
-class _Directory(msgspec.Struct):
-    path: str
-    name: str
-    files: list[str]  # paths
-
-
 class _Found(msgspec.Struct, frozen=True):
     file: LogFile
     format: str
     role: str
     is_lineage: bool
-
-
-class _Log(msgspec.Struct):
-    """What a walk has to say besides what it finds."""
-
-    problems: list[Problem] = msgspec.field(default_factory=list)
-    empty: list[Problem] = msgspec.field(default_factory=list)
 
 
 class _Draft(msgspec.Struct):
@@ -162,8 +140,8 @@ def discover(source: str | os.PathLike[str]) -> Logdir:
         MissingDependencyError: The URL's protocol needs a package that is not installed.
     """
     source = os.fspath(source).removeprefix("file://")
-    log = _Log()
-    directories = _walk_url(source, log) if is_url(source) else _walk_local(source, log)
+    log = WalkLog()
+    directories = walk_url(source, log) if is_url(source) else walk_local(source, log)
     taken = {name: {directory.name for directory in directories} for name in (MINDSPORE, TENSORBOARD)}
     runs: list[Run] = []
     twins: list[Run] = []
@@ -244,7 +222,7 @@ class _EnvelopeDecoder:
         return Event(wall_time, 0, FileVersion(version, writer) if is_bare and version else Opaque("event", b""))
 
 
-def _read_directory(directory: _Directory, log: _Log) -> tuple[list[_Found], list[str], list[str]]:
+def _read_directory(directory: Directory, log: WalkLog) -> tuple[list[_Found], list[str], list[str]]:
     """Returns a directory's event files in time order, graph files, archives."""
     found: list[_Found] = []
     graphs: list[str] = []
@@ -260,7 +238,7 @@ def _read_directory(directory: _Directory, log: _Log) -> tuple[list[_Found], lis
     return sorted(found, key=lambda item: item.file.order), graphs, archives
 
 
-def _read_file(path: str, name: str, log: _Log) -> _Found | None:
+def _read_file(path: str, name: str, log: WalkLog) -> _Found | None:
     """Looks at the beginning of one file; None when it holds no event, which is said in `log`."""
     try:
         head = peek(path)
@@ -394,120 +372,3 @@ def _concurrent_hosts(ranks: Iterable[dict[str, list[LogFile]]]) -> set[frozense
                 end = last_wall_time(file.path, _EnvelopeDecoder())
             ends[file.host] = max(ends.get(file.host, 0.0), file.created if end is None else end)
     return pairs
-
-
-# --- walking
-
-
-def _walk_local(source: str, log: _Log) -> list[_Directory]:
-    try:
-        mode = os.stat(source).st_mode
-    except OSError as error:
-        raise LogdirError(f"{source}: {error.strerror or error}") from error
-    if stat.S_ISREG(mode):
-        return [_Directory(os.path.dirname(source) or ".", ".", [source])]
-    if not stat.S_ISDIR(mode):
-        raise LogdirError(f"{source}: neither a directory nor a regular file")
-    found: dict[str, _Directory] = {}
-    seen: set[tuple[int, int]] = set()
-    links: list[tuple[str, str, str]] = []  # path, name, name of the directory it stands in
-    _walk_real(source, ".", found, seen, links, log)
-    while links:  # after all that is no link, so that what lies below the source keeps its real name
-        path, name, parent = links.pop(0)
-        if os.path.isdir(path):
-            _walk_real(path, name, found, seen, links, log)
-        elif is_wanted(os.path.basename(path)):
-            _add_file(path, found[parent], seen, log)
-    return sorted(found.values(), key=lambda directory: directory.name)
-
-
-def _walk_real(
-    top: str,
-    top_name: str,
-    found: dict[str, _Directory],
-    seen: set[tuple[int, int]],
-    links: list[tuple[str, str, str]],
-    log: _Log,
-) -> None:
-    """Takes the directories below `top` that were not seen yet; puts the links in them aside."""
-    pending = [(top, top_name)]
-    while pending:
-        path, name = pending.pop()
-        try:
-            status = os.stat(path)
-            if (status.st_dev, status.st_ino) in seen:
-                continue
-            seen.add((status.st_dev, status.st_ino))
-            with os.scandir(path) as listing:
-                entries = sorted(listing, key=lambda entry: entry.name)
-        except OSError as error:
-            log.problems.append(Problem(path, f"cannot be listed: {error.strerror or error}"))
-            continue
-        found[name] = directory = _Directory(path, name, [])
-        below: list[tuple[str, str]] = []
-        for entry in entries:
-            inner = entry.name if name == "." else f"{name}/{entry.name}"
-            if entry.is_symlink():
-                links.append((entry.path, inner, name))
-            elif entry.is_dir(follow_symlinks=False):
-                below.append((entry.path, inner))
-            elif is_wanted(entry.name):
-                _add_file(entry.path, directory, seen, log)
-        pending += reversed(below)
-
-
-def _add_file(path: str, directory: _Directory, seen: set[tuple[int, int]], log: _Log) -> None:
-    try:
-        status = os.stat(path)
-    except OSError as error:
-        log.problems.append(Problem(path, f"cannot be read: {error.strerror or error}"))
-        return
-    if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for its other end
-        log.problems.append(Problem(path, "not a regular file"))
-    elif (status.st_dev, status.st_ino) not in seen:
-        seen.add((status.st_dev, status.st_ino))
-        directory.files.append(path)
-
-
-def _walk_url(source: str, log: _Log) -> list[_Directory]:
-    """The same for fsspec, which knows no links."""
-    from fsspec.core import url_to_fs
-
-    _, separator, chain = source.partition("::")  # zip://inner::file:///outer.zip
-    try:
-        filesystem, root = url_to_fs(source)
-        filesystem.invalidate_cache()
-        is_file = filesystem.info(root)["type"] == "file"
-    except ImportError as error:
-        raise MissingDependencyError(f"{source}: {error}") from error
-    except (OSError, ValueError) as error:
-        raise LogdirError(f"{source}: cannot be found: {str(error) or type(error).__name__}") from error
-
-    def to_url(path: str) -> str:
-        return f"{filesystem.unstrip_protocol(path)}{separator}{chain}"
-
-    if is_file:
-        return [_Directory(to_url(root.rpartition("/")[0]), ".", [to_url(root)])]
-    found: list[_Directory] = []
-    seen: set[str] = set()
-    pending = [(root.rstrip("/"), ".")]
-    while pending:
-        path, name = pending.pop()
-        if path in seen:
-            continue
-        seen.add(path)
-        try:
-            entries: list[dict[str, Any]] = filesystem.ls(path, detail=True)
-        except OSError as error:
-            log.problems.append(Problem(to_url(path), str(error) or type(error).__name__))
-            continue
-        directory = _Directory(to_url(path), name, [])
-        found.append(directory)
-        for entry in entries:
-            inner = str(entry["name"]).rstrip("/")
-            base = inner.rpartition("/")[2]
-            if entry["type"] == "directory":
-                pending.append((inner, base if name == "." else f"{name}/{base}"))
-            elif inner != path and is_wanted(base):
-                directory.files.append(to_url(inner))
-    return sorted(found, key=lambda directory: directory.name)
