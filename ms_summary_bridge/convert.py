@@ -178,7 +178,7 @@ def _remove_outputs(destination: str, runs: list[Run]) -> None:
         known.update(load_state(destination).runs)
     for name, run in sorted(known.items()):
         directory = os.path.join(destination, name)
-        heads = {output.name: output.head for output in run.outputs}
+        heads = {output.name: output.head for output in run.outputs} | {run.lineage: run.lineage_head}
         try:
             files = [file for file in os.listdir(directory) if _is_ours(directory, file, heads.get(file, ""))]
         except (FileNotFoundError, NotADirectoryError):

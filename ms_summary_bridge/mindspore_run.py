@@ -9,6 +9,7 @@ which is why a time that long is not taken over. Source: measured on MindInsight
 
 from __future__ import annotations
 
+import hashlib
 import os
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ __all__ = ["MindSporeRun"]
 _MAX_SECONDS: Final = 9_999_999_999  # with room for those that each have to be later than the one before
 _SHOWN_TAGS: Final = 300
 _SHOWN_POINTS: Final = {"scalar": 1000, "histogram": 50, "image": 10, "tensor": 20}
+_SHOWN_TENSORS: Final = 6  # tags
 _NAMED: Final = 5  # tags named in a note
 
 
@@ -43,6 +45,7 @@ class MindSporeRun(RunSink):
         series = self._state.series
         self._metrics = {tag: Scalar(last.fingerprint).value for kind, tag, last in series if kind == Scalar.kind}
         self._wall_time = 0.0
+        self._over = self._over_limits()
 
     def begin_session(self, step: int | None = None) -> None:
         """Says that a restart follows: the next event goes into a new file."""
@@ -65,7 +68,7 @@ class MindSporeRun(RunSink):
         self._account(event, encoded, source)
         if encoded.payload is None:
             return
-        self._count(event)
+        self._count()
         if self._begins_new_file:
             self._begin(event.wall_time)
         else:
@@ -127,13 +130,11 @@ class MindSporeRun(RunSink):
                     found = read_hparams(value.payload)
                     self._state.hparams = found if found is not None else self._state.hparams
 
-    def _count(self, event: Event) -> None:
-        if isinstance(event.content, Summary):
-            points = self._state.points
-            for tagged in event.content.values:
-                if not tagged.derived:
-                    key = f"{tagged.value.kind} {tagged.tag}"
-                    points[key] = points.get(key, 0) + 1
+    def _count(self) -> None:
+        points = self._state.points
+        for kind, name in self._encoder.written:
+            key = f"{kind} {name}"
+            points[key] = points.get(key, 0) + 1
 
     def close(self) -> None:
         """Flushes, closes, writes the lineage, and brings the state up to date; may be called again."""
@@ -161,11 +162,12 @@ class MindSporeRun(RunSink):
         seconds = (
             int(outputs[0].name.split(".")[4]) if outputs else self._seconds if self._seconds <= _MAX_SECONDS else 0
         )
-        name = f"events.out.events.summary.{seconds}.0.{self._host}_lineage"
+        name = self._state.lineage or f"events.out.events.summary.{seconds}.0.{self._host}_lineage"
         path = os.path.join(self.directory, name)
+        head = hashlib.blake2b(self._lineage[0], digest_size=16).hexdigest()
         records = b"".join(map(encode_record, self._lineage))
         self._lineage = []
-        if os.path.exists(path) and self._state.lineage not in ("", name):
+        if not self._state.lineage and not _may_be_replaced(path, records):
             raise LogdirError(f"{path}: exists and would be overwritten")
         try:
             os.makedirs(self.directory, exist_ok=True)
@@ -174,18 +176,50 @@ class MindSporeRun(RunSink):
             os.replace(f"{path}.new", path)
         except OSError as error:
             raise LogdirError(f"{path}: cannot be written: {error.strerror}") from error
-        self._state.lineage = name
+        self._state.lineage, self._state.lineage_head = name, head
+
+    def _over_limits(self) -> set[tuple[str, str]]:
+        """Returns kind and tag of each series that is longer than MindInsight shows, and where there are too many."""
+        over: set[tuple[str, str]] = set()
+        points = self._state.points
+        for key, count in points.items():
+            kind, _, tag = key.partition(" ")
+            if count > _SHOWN_POINTS[kind]:
+                over.add((kind, tag))
+        if len(points) > _SHOWN_TAGS:
+            over.add(("tags", ""))
+        if sum(key.startswith("tensor ") for key in points) > _SHOWN_TENSORS:
+            over.add(("tensors", ""))
+        return over
 
     def _note_limits(self) -> None:
-        """Says what MindInsight will not show of this run."""
+        """Says what MindInsight will not show of this run, where an earlier conversion has not."""
+        over = self._over_limits()
+        new = sorted(over - self._over)
+        self._over = over
         points = self._state.points
-        if len(points) > _SHOWN_TAGS:
+        if ("tags", "") in new:
             self.notes.append(f"{len(points)} tags: MindInsight shows the last {_SHOWN_TAGS}, and all are in the file")
+        if ("tensors", "") in new:
+            count = sum(key.startswith("tensor ") for key in points)
+            self.notes.append(f"{count} tensors: MindInsight shows the last {_SHOWN_TENSORS}, and all are in the file")
         for kind, shown in _SHOWN_POINTS.items():
-            more = [key for key, count in points.items() if key.startswith(f"{kind} ") and count > shown]
-            if more:
-                names = ", ".join(repr(key.partition(" ")[2]) for key in more[:_NAMED])
-                rest = f" and {len(more) - _NAMED} more" if len(more) > _NAMED else ""
+            tags = [tag for one, tag in new if one == kind]
+            if tags:
+                names = ", ".join(map(repr, tags[:_NAMED]))
+                rest = f" and {len(tags) - _NAMED} more" if len(tags) > _NAMED else ""
                 self.notes.append(
-                    f"MindInsight shows {shown} steps of a {kind}, and all are in the file: {names}{rest}"
+                    f"MindInsight shows {shown} steps of one {kind}, and all are in the file: {names}{rest}"
                 )
+
+
+def _may_be_replaced(path: str, records: bytes) -> bool:
+    """Whether a lineage file is none yet, or an earlier one of ours."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise LogdirError(f"{path}: cannot be read: {error.strerror}") from error
+    return records.startswith(data) or WRITER_CONVERT.encode() in data[:200]

@@ -130,7 +130,9 @@ class _RunConversion:
         self._is_unchanged = self._is_ours and _is_unchanged(task)
         # What is restored is read whole if anything of it is new, so nothing is remembered of it.
         is_anew = self._is_ours and not self._is_unchanged
-        self.state = RunState(lineage=task.state.lineage) if is_anew else task.state
+        self.state = (
+            RunState(lineage=task.state.lineage, lineage_head=task.state.lineage_head) if is_anew else task.state
+        )
         self._advance = advance
         self._tags = compile_tags(task.options.tags)
         self._series = SeriesTable(self.state.series)

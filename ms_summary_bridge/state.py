@@ -96,6 +96,8 @@ class RunState(msgspec.Struct):
     """Hyperparameters found in a TensorBoard source."""
     lineage: str = ""
     """Name of the lineage file written."""
+    lineage_head: str = ""
+    """Hash of its first payload."""
     points: dict[str, int] = msgspec.field(default_factory=dict)
     """Points of each series in a MindSpore output, by `kind tag`: MindInsight shows only so many."""
 

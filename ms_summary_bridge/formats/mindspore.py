@@ -196,6 +196,8 @@ class MindSporeEncoder:
     def __init__(self, names: TagNames | None = None, *, fits: bool = True) -> None:
         self.names = names or TagNames()
         self._fits = fits
+        self.written: list[tuple[str, str]] = []
+        """Kind and name of each value of the last event that was no MindSpore event."""
 
     def encode(self, event: Event) -> Encoded:
         """Encodes one event.
@@ -220,6 +222,7 @@ class MindSporeEncoder:
             return Encoded(None, (Loss(content.kind, "", f"MindSpore summaries have no {content.kind}"),), event)
         parts: list[bytes] = []
         losses: list[Loss] = []
+        self.written = []
         for tagged in content.values:
             if tagged.derived:
                 continue
@@ -264,6 +267,7 @@ class MindSporeEncoder:
         if isinstance(value, Image):  # an image of a batch must not take the name of another series
             name = self.names.name(source_tag, "image", name.removeprefix(source_tag).lstrip("/"))
         field, loss = _ENCODERS[type(value)](value)
+        self.written.append((value.kind, name))
         if name != tagged.tag:
             loss = f"under the name {name!r}, since {tagged.tag!r} is taken"
         return wire.length_delimited(b"\x0a", name.encode("utf-8", "surrogateescape")) + field, loss
