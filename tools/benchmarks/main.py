@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from benchmarks import callback, convert, memory
+from benchmarks import binning, callback, convert, memory
 
-SUBCOMMANDS = (convert, memory, callback)
+SUBCOMMANDS = (convert, memory, callback, binning)
 """Each module has `NAME`, a docstring, `add_arguments(parser)` and `run(arguments) -> int`."""
 
 
