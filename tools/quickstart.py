@@ -254,7 +254,9 @@ MindInsight, in an environment of its own, at http://localhost:8080:
   {mindinsight} start --summary-base-dir {shown(mindspore_dir)}
   {mindinsight} stop
 
-Your own training: SummaryBridge in the place of SummaryCollector, as {shown(EXAMPLE)} has it. Directories from before:
+To record your own training, put SummaryBridge in the place of SummaryCollector, as in
+  {shown(EXAMPLE)}
+To convert a summary directory from before (a second time, only what is new is added):
   {command_line("ms-summary-bridge", "convert")} SUMMARY_DIR TENSORBOARD_DIR"""
     )
 
