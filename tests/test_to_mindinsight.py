@@ -527,9 +527,12 @@ def test_b11_tags_pass_byte_for_byte_and_never_become_a_path(tmp_path: Path) -> 
 
 def test_b11_a_tag_that_is_not_utf8(tmp_path: Path) -> None:
     message = length_delimited(b"\x0a", b"lo\xffss") + b"\x15" + FLOAT32.pack(1)
-    put_log(tmp_path / "tb", [summary_record(1, message)])
-    convert_run(tmp_path / "tb", tmp_path / "ms")
-    assert b"lo\xffss" in outputs(tmp_path / "ms")[0].read_bytes()
+    put_log(tmp_path / "tb", [summary_record(1, message, scalar("ok", 2))])
+    run = convert_run(tmp_path / "tb", tmp_path / "ms")
+    assert [(loss.kind, loss.count, loss.reason) for loss in run.losses] == [
+        ("scalar", 1, "the tag is not UTF-8, which MindInsight refuses")
+    ]
+    assert list(values_in(tmp_path / "ms")) == ["ok"]
     assert verify_logdirs(str(tmp_path / "tb"), str(tmp_path / "ms")).is_equal
 
 

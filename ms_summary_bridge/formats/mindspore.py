@@ -249,6 +249,10 @@ class MindSporeEncoder:
             if isinstance(value, Opaque):
                 return [value.payload], ""
         try:
+            tagged.tag.encode()
+        except UnicodeEncodeError:  # MindInsight would show nothing of a run that has one
+            return [], "the tag is not UTF-8, which MindInsight refuses"
+        try:
             fitted, loss = fit_value(tagged) if self._fits and source not in (FORMAT, "") else ([tagged], "")
             messages = []
             for part in fitted:
