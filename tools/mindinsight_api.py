@@ -46,6 +46,14 @@ class MindInsightClient:
             body: bytes = response.read()
             return body
 
+    def post_json(self, path: str, body: object) -> Any:
+        """Sends JSON to a path and returns the JSON of the answer."""
+        data = json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self.url}/v1/mindinsight/{path}", data, headers)
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return json.load(response)
+
     def get_json(self, path: str, **query: str | int) -> Any:
         """Returns the JSON at a path."""
         return json.loads(self.get(path, **query))
@@ -88,6 +96,10 @@ class MindInsightClient:
         answer = self.wait_json("datavisual/train-jobs", is_read, offset=0, limit=100)
         return next(job for job in answer["train_jobs"] if job["train_id"] == train_id)
 
+    def open_jobs(self, *train_ids: str) -> None:
+        """Has jobs read, as opening their pages does: by itself it reads fifteen of them."""
+        self.post_json("datavisual/train-job-caches", {"train_ids": list(train_ids)})
+
     def scalars(self, train_id: str, tag: str) -> list[tuple[int, float | None]]:
         """Returns (step, value) of one scalar; MindInsight shows NaN and infinities as None."""
         answer = self.get_json("datavisual/scalar/metadata", train_id=train_id, tag=f"{tag}/scalar")
@@ -113,6 +125,26 @@ class MindInsightClient:
         query = {"train_id": train_id, "tag": f"{tag}/tensor", "detail": "data", "step": step, "dims": dims}
         answer = self.get_json("datavisual/tensors", **query)
         return answer["tensors"][0]["values"][0]["value"]["data"]
+
+    def lineages(self) -> dict[str, dict[str, Any]]:
+        """Returns hyperparameters and metrics of each run that the lineage page lists, by the run's id."""
+        answer = self.post_json("lineagemgr/lineages", {})
+        return {row["summary_dir"]: row["model_lineage"] for row in answer["object"]}
+
+    def wait_lineages(self, *train_ids: str, timeout_secs: float = 90.0) -> dict[str, dict[str, Any]]:
+        """Waits until the lineage page lists these runs; returns all that it lists.
+
+        Raises:
+            MindInsightError: They did not come in time; the message holds the last answer.
+        """
+        deadline = time.monotonic() + timeout_secs
+        while True:
+            answer = self.lineages()
+            if set(train_ids) <= answer.keys():
+                return answer
+            if time.monotonic() >= deadline:
+                raise MindInsightError(f"the lineage page lists {sorted(answer)}")
+            time.sleep(0.2)
 
 
 def mindinsight_environment() -> Path:
