@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image as Pillow
 
 from ms_summary_bridge.convert import convert_logdir
 from ms_summary_bridge.event_file import EventFileReader
@@ -104,9 +106,18 @@ def kinds(series: dict[int, Value]) -> set[type]:
 # --- conversions from TensorBoard
 
 
+def picture(kind: str, mode: str = "RGB") -> bytes:
+    """Returns an image of many colours, 60 wide and 40 high, that fades out to the right where it can."""
+    rows, columns = np.mgrid[0:40, 0:60]
+    parts = [rows * 6, columns * 4, 255 - rows * 3, 255 - columns * 4][: len(mode)]
+    out = io.BytesIO()
+    Pillow.fromarray(np.stack(parts, 2).astype(np.uint8)).save(out, kind)
+    return out.getvalue()
+
+
 def write_showcase(directory: Path) -> None:
     """Writes a TensorBoard run with a value of every kind that MindInsight shows."""
-    png = encoded("PNG")
+    png, jpeg, clear = picture("PNG"), picture("JPEG"), picture("PNG", "RGBA")
     weights = np.random.default_rng(0)
     records = [summary_record(0, hparams_value({"lr": 0.125, "name": "adam", "batch": 32}))]
     for step in range(8):
@@ -124,9 +135,9 @@ def write_showcase(directory: Path) -> None:
                 histogram_tensor("many", rows.tolist()),
                 histogram_tensor("constant", [[2.5, 2.5, 8]]),
                 legacy_histogram("legacy", [0.0, 0.5, 1.7e308], [1, 2, step], -0.25, 0.75),
-                tag("png") + image_field(4, 6, 3, png),
-                tag("jpeg") + image_field(1, 1, 1, encoded("JPEG")),
-                blob_sequence("batch", [png, encoded("PNG", "RGBA")]),
+                tag("png") + image_field(40, 60, 3, png),
+                tag("jpeg") + image_field(1, 1, 1, jpeg),
+                blob_sequence("batch", [png, clear]),
                 tag("array") + array,
                 tag("pr") + metadata("pr_curves") + array,
                 tag("mesh_VERTEX") + metadata("mesh") + array,

@@ -79,7 +79,7 @@ def test_pages_of_mindinsight(converted: Path, mindinsight_server: MindInsightSe
     run = urllib.parse.urlencode({"train_id": "./run", "id": "./run"})
     for page in ("scalar", "histogram", "image", "tensor"):
         path = photograph(f"{client.url}/#/train-manage/{page}?{run}", f"mindinsight-{page}")
-        assert_drawn(path, colours=100)
+        assert_drawn(path, colours=2000 if page == "image" else 100)
     assert_drawn(photograph(f"{client.url}/#/model-traceback", "mindinsight-lineage"), colours=100)
 
 
@@ -89,4 +89,4 @@ def test_pages_of_tensorboard(converted: Path, tensorboard_server: TensorBoardSe
     client.wait_json("data/plugin/scalars/tags", lambda runs: "loss" in runs.get("run", {}))
     for page in ("scalars", "histograms", "images"):
         path = photograph(f"{client.url}/?darkMode=false#{page}", f"tensorboard-{page}")
-        assert_drawn(path, colours=100)
+        assert_drawn(path, colours=2000 if page == "images" else 100)
