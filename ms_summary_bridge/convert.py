@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, as_completed
 from contextlib import nullcontext, suppress
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import Final
 
 import msgspec
@@ -42,6 +43,8 @@ __all__ = ["convert_logdir", "direction_of"]
 _TARGETS: Final = {"tensorboard": mindspore.FORMAT, "mindinsight": tensorboard.FORMAT}
 _SAVE_SECS: Final = 5.0
 _NAMED: Final = 5  # runs named in a note
+
+_Result = tuple[RunReport, RunState]
 
 
 def convert_logdir(
@@ -319,9 +322,14 @@ def _results(
             yield name, task, *convert_run(task, advance)
         return
     # A fresh interpreter for each worker: the caller may hold threads, which a fork would copy in the middle of work.
+    # They leave Ctrl-C to this process: its signal mask is theirs, from their first instruction on.
     with ProcessPoolExecutor(min(workers, len(tasks)), mp_context=get_context("spawn")) as pool:
-        futures = {pool.submit(convert_run, task): (name, task) for name, task in tasks}
-        for future in as_completed(futures):
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            futures = {pool.submit(convert_run, task): (name, task) for name, task in tasks}
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for future in _or_end_workers(as_completed(futures)):
             name, task = futures[future]
             advance(_unread_bytes(task))
             try:
@@ -330,6 +338,16 @@ def _results(
                 report = RunReport(name, task.run.directory, task.destination, failed=f"a worker process died: {error}")
                 result = report, task.state
             yield name, task, *result
+
+
+def _or_end_workers(futures: Iterator[Future[_Result]]) -> Iterator[Future[_Result]]:
+    """Passes the futures on; Ctrl-C ends the workers at once, as it would end this process."""
+    try:
+        yield from futures
+    except KeyboardInterrupt:
+        for process in active_children():
+            process.terminate()
+        raise
 
 
 def _dask_results(

@@ -281,7 +281,7 @@ def test_a_message_that_cannot_be_read_or_written_ends_nothing(
     assert "died" not in messages(caplog)
     assert steps(files(tmp_path / "run", "_MS")) == [1, 3]
     assert link.result is not None
-    assert link.result["unpackable"] == {"message": 5}
+    assert link.result["unpackable"] == {"message": 4, "scalar": 1}
 
 
 def test_a_forked_child_neither_writes_nor_waits(make_link: MakeLink, tmp_path: Path) -> None:

@@ -680,7 +680,7 @@ def test_a_real_graph(summary_dir: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_large_graph_is_quick_and_small(tmp_path: Path) -> None:
+def test_a_large_graph_is_converted_whole_in_little_memory(tmp_path: Path) -> None:
     attributes = [{"name": f"a{i}", "value": value(dtype=31, values=[number(i)] * 4)} for i in range(6)]
     source = ms_pb.GraphProto()
     for i in range(100_000):
@@ -695,15 +695,14 @@ def test_a_large_graph_is_quick_and_small(tmp_path: Path) -> None:
     path = tmp_path / "graph"
     path.write_bytes(source.SerializeToString())
     code = (
-        "import json, resource, sys, time; from ms_summary_bridge.formats.graph import convert_graph;"
-        "data = open(sys.argv[1], 'rb').read(); start = time.process_time(); _, counts = convert_graph(data);"
+        "import json, resource, sys; from ms_summary_bridge.formats.graph import convert_graph;"
+        "_, counts = convert_graph(open(sys.argv[1], 'rb').read());"
         "rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"
-        "print(json.dumps([time.process_time() - start, rss, counts.nodes, counts.edges]))"
+        "print(json.dumps([rss, counts.nodes, counts.edges]))"
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
-    secs, rss_kib, nodes, edges = json.loads(done.stdout)
+    rss_kib, nodes, edges = json.loads(done.stdout)
     assert (nodes, edges) == (100_000, 300_000)
-    assert secs < 20
     assert rss_kib < 1 << 20
 
 

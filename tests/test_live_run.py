@@ -112,6 +112,7 @@ def test_the_file_of_a_live_run_is_0600_and_0400_once_closed(tmp_path: Path) -> 
 
 def test_rotation_loses_nothing_in_either_file(tmp_path: Path) -> None:
     run = Run(tmp_path, max_file_size=600)
+    run.live.begin_training()
     for step in range(1, 41):
         run.scalar(step, loss=step, other=-step)
     for number in range(40):
@@ -319,3 +320,23 @@ def test_what_a_user_wrote_for_tensorboard_alone_is_no_difference_and_is_carried
     (restored,) = convert_logdir(there, back, to="mindinsight").runs
     assert restored.problems == ["1 values were written for TensorBoard alone (bridge.summary_writer) and are left out"]
     assert verify_logdirs(here, back).is_equal
+
+
+def starts(directory: Path) -> list[int]:
+    """Returns the steps that the TensorBoard files of a run mark as the start of a session."""
+    events = [event for path in files(directory, "tfevents") for event in read(path)]
+    return [event.step for event in events if isinstance(event.content, SessionLog)]
+
+
+def test_only_a_training_is_marked_as_the_start_of_a_session(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.live.write_note(0, 1.0, "milestones/training", "training begins")
+    run.live.begin_training()
+    run.scalar(100, loss=1.0)
+    run.scalar(110, loss=0.5)
+    run.live.close()
+    evaluation = Run(tmp_path)
+    evaluation.scalar(110, accuracy=0.9)
+    evaluation.live.close()
+    assert starts(tmp_path) == [100], "a mark at 0 or 110 would take points of the training out of TensorBoard's view"
+    assert_equal(tmp_path)

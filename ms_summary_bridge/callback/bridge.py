@@ -382,7 +382,9 @@ class SummaryBridge(Callback, UserValues):
             self._fallback = Fallback(self._collector, self._summary_dir, self._tensorboard_dir, self._flush_secs)
             self._fallback.begin(run_context)
             return
-        self._open_session()
+        session = self._open_session()
+        if mode == "train":
+            session.begin_training()
         if self._stock is None:
             stock = StockCollector(self._collector, self._warn)
             try:

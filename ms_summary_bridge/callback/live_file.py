@@ -64,19 +64,14 @@ class LiveFile:
         self.dropped = 0
         """Records that could not be written."""
 
-    def write(self, payload: bytes, *, opens_file: list[bytes] | None = None) -> None:
-        """Takes one payload.
-
-        Args:
-            payload: Bytes of one event.
-            opens_file: Further head payloads, used only if this record is the first of the chain.
-        """
+    def write(self, payload: bytes) -> None:
+        """Takes one payload: the bytes of one event."""
         writer = self._writer
         if writer is not None and self._is_full_for(writer, len(payload) + _FRAME_BYTES):
             self._finish()
             writer = None
         if writer is None:
-            writer = self._open(opens_file if not self.paths else None)
+            writer = self._open()
             if writer is None:
                 self.dropped += 1
                 return
@@ -94,7 +89,7 @@ class LiveFile:
             return False
         return writer.offset + size > self._max_file_bytes
 
-    def _open(self, extra: list[bytes] | None) -> RecordWriter | None:
+    def _open(self) -> RecordWriter | None:
         start = self._number
         taken = start
 
@@ -112,7 +107,7 @@ class LiveFile:
         if self._open_mode is not None:
             with contextlib.suppress(OSError):
                 os.chmod(writer.path, self._open_mode)
-        for payload in (*self._head, *(extra or ())):
+        for payload in self._head:
             writer.write(payload)
         self._head_bytes = writer.offset
         self._inode = _inode(writer.path)

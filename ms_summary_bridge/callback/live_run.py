@@ -83,6 +83,7 @@ class LiveRun:
         self._mindspore = mindspore.MindSporeEncoder()
         self._tensorboard = tensorboard.TensorBoardEncoder()
         self._series = SeriesTable()
+        self._begins_training = False
         assert version.payload is not None
         self.summary = self._mindspore_file("_MS", [version.payload])
         self.lineage = self._mindspore_file("_lineage", [])
@@ -127,6 +128,14 @@ class LiveRun:
         assert payload is not None
         return payload
 
+    def begin_training(self) -> None:
+        """Marks the next values as the start of a training.
+
+        From that step on TensorBoard then drops what an earlier training in the directory had. Nothing else is marked
+        so: an evaluation, a milestone or a user's own value must not take the training's points away.
+        """
+        self._begins_training = True
+
     def write_values(self, step: int, wall_time: float, collected: dict[str, list[dict[str, Any]]]) -> None:
         """Writes the arrays of one collection, `{plugin: [{"tag": ..., "value": array}, ...]}`, to both files."""
         values: list[TaggedValue] = []
@@ -149,9 +158,15 @@ class LiveRun:
         if not values:
             return
         event = Event(wall_time, step, Summary(tuple(values)), mindspore.FORMAT)
-        payload = self._mindspore.encode(event).payload
-        if payload is not None:
-            self.summary.write(payload)
+        encoded = self._mindspore.encode(event)
+        for loss in encoded.losses:  # what could be packed and yet has no place: a tag that no encoding holds
+            self._drop(loss.kind, loss.tag, loss.reason)
+        if encoded.payload is not None:
+            self.summary.write(encoded.payload)
+        if self._begins_training:
+            self._begins_training = False
+            start = Event(wall_time, step, SessionLog(SessionLog.START), tensorboard.FORMAT)
+            self.board.write(self._encode(start))
         fresh = self._series.observe(event, event.content) if isinstance(event.content, Summary) else event
         if fresh is not None:
             self._write_board(fresh)
@@ -163,11 +178,7 @@ class LiveRun:
     def _write_board(self, event: Event) -> None:
         payload = self._tensorboard.encode(event).payload
         if payload is not None:
-            self._write_payload(self.board, payload, event)
-
-    def _write_payload(self, board: LiveFile, payload: bytes, event: Event) -> None:
-        start = Event(event.wall_time, event.step, SessionLog(SessionLog.START), tensorboard.FORMAT)
-        board.write(payload, opens_file=[self._encode(start)])
+            self.board.write(payload)
 
     def write_whole(self, plugin: str, wall_time: float, data: bytes) -> None:
         """Writes the graph (a `ModelProto`) or one kind of lineage, as MindSpore serialised it."""
@@ -188,14 +199,14 @@ class LiveRun:
     def write_note(self, step: int, wall_time: float, tag: str, text: str) -> None:
         """Writes a text for TensorBoard; MindSpore's format has no place for one."""
         payload = self._tensorboard.encode_note(step, wall_time, tag, text)
-        self._write_payload(self.board, payload, Event(wall_time, step, Summary(())))
+        self.board.write(payload)
 
     def write_board_event(self, payload: bytes, child: str) -> None:
         """Writes one event that a `SummaryWriter` made, to the run or to a child run."""
         event = tensorboard.TensorBoardDecoder().decode(payload)
         if not isinstance(event.content, FileVersion):
             mark = b"" if child else encode_writer(WRITER_USER)
-            self._write_payload(self._board(child), payload + mark, event)
+            self._board(child).write(payload + mark)
 
     def _export(self, tag: str, step: int, array: npt.NDArray[Any]) -> None:
         directory = os.path.join(self._config.summary_dir, f"export_{self._config.seconds}", "tensor")

@@ -104,6 +104,8 @@ class Worker:
                 self._run.write_values(*rest)
             elif kind == "whole":
                 self._run.write_whole(*rest)
+            elif kind == "begin":
+                self._run.begin_training()
             elif kind == "note":
                 self._run.write_note(*rest)
             elif kind == "board":

@@ -130,11 +130,12 @@ def decode_writer(payload: bytes, start: int, end: int) -> tuple[str, bool]:
         The writer's name, and whether `encode_writer` gives the same bytes.
     """
     writer = ""
-    is_exact = False
-    for key, a, b in wire.fields(payload, start, end):
-        if key != 0x0A:
-            return writer, False
-        writer, is_exact = decode_text(payload[a:b])
+    is_exact = True
+    for number, (key, a, b) in enumerate(wire.fields(payload, start, end)):
+        is_exact = is_exact and number == 0 and key == 0x0A
+        if key == 0x0A:
+            writer, is_plain = decode_text(payload[a:b])
+            is_exact = is_exact and is_plain
     return writer, is_exact and bool(writer)
 
 

@@ -248,9 +248,7 @@ class MindSporeEncoder:
                 return [tagged.original], ""
             if isinstance(value, Opaque):
                 return [value.payload], ""
-        try:
-            tagged.tag.encode()
-        except UnicodeEncodeError:  # MindInsight would show nothing of a run that has one
+        if source != FORMAT and not _is_utf8(tagged.tag):  # MindInsight would show nothing of its run
             return [], "the tag is not UTF-8, which MindInsight refuses"
         try:
             fitted, loss = fit_value(tagged) if self._fits and source not in (FORMAT, "") else ([tagged], "")
@@ -275,6 +273,14 @@ class MindSporeEncoder:
         if name != tagged.tag:
             loss = f"under the name {name!r}, since {tagged.tag!r} is taken"
         return wire.length_delimited(b"\x0a", name.encode("utf-8", "surrogateescape")) + field, loss
+
+
+def _is_utf8(tag: str) -> bool:
+    try:
+        tag.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _encode_scalar(value: Scalar) -> tuple[bytes, str]:
