@@ -180,7 +180,7 @@ def convert(
     report: Annotated[str, typer.Option(metavar="FILE.json", help="Write the whole report to this file.")] = "",
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
 ) -> int:
-    """Convert MindSpore summaries to TensorBoard.
+    """Convert MindSpore summaries to TensorBoard, or TensorBoard logs for MindInsight.
 
     Converting again into the same DST adds only what is new. What the target cannot hold is named in the report and
     kept in an archive beside the output, so nothing is lost in silence.

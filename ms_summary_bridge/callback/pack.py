@@ -18,7 +18,6 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image as PillowImage
 
 from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.values import Histogram, Image, Scalar, Tensor
@@ -101,6 +100,8 @@ def pack_image(array: npt.NDArray[Any], *, keeps_bytes: bool = False) -> Image:
         pixels = ((canvas.astype(np.float32) - shift) * scale).astype(np.uint8)
     if keeps_bytes and array.dtype == np.uint8:
         pixels = canvas.astype(np.uint8)
+    from PIL import Image as PillowImage  # here: most runs have no images, and the writer process starts the sooner
+
     output = io.BytesIO()
     PillowImage.fromarray(pixels).save(output, format="PNG")
     return Image(pixels.shape[0], pixels.shape[1], pixels.shape[2], (output.getvalue(),))

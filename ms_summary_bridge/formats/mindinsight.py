@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image as PillowImage
 
 from ms_summary_bridge.errors import EventDecodeError, InvalidValueError, UnsupportedValueError
 from ms_summary_bridge.events import TaggedValue
@@ -207,6 +206,8 @@ def _as_png(encoded: bytes) -> tuple[Image, str]:
     if encoded.startswith(_PNG) and len(encoded) >= _PNG_HEAD.size:
         _, width, height, _, colour = _PNG_HEAD.unpack_from(encoded)
         return Image(height, width, _PNG_COLOURS.get(colour, 3), (encoded,)), ""
+    from PIL import Image as PillowImage  # here: a PNG needs no more than its head
+
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # Pillow's warnings are about files that are not as they should be

@@ -55,7 +55,6 @@ from ms_summary_bridge.formats._tensor import (
     statistics_table,
     value_histogram,
 )
-from ms_summary_bridge.formats.graph import convert_graph_event, is_converted_graph
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor, Value
 
 __all__ = ["FILE_VERSION", "FORMAT", "TensorBoardDecoder", "TensorBoardEncoder"]
@@ -127,7 +126,7 @@ class TensorBoardDecoder:
                     is_exact = is_exact and is_plain
                 elif key in _WHOLE:
                     content = Opaque(_WHOLE[key], payload)
-                    is_derived = key == 0x22 and is_converted_graph(payload[a:b])
+                    is_derived = key == 0x22 and _is_converted_graph(payload[a:b])
                 else:
                     unknown = key >> 3
         if not math.isfinite(wall_time):
@@ -434,8 +433,16 @@ def _loss_of(value: Value) -> str:
     return value.reason or f"TensorBoard has no place for a {value.kind}"
 
 
+def _is_converted_graph(graph: bytes) -> bool:
+    from ms_summary_bridge.formats.graph import is_converted_graph
+
+    return is_converted_graph(graph)
+
+
 def _encode_graph(event: Event, payload: bytes, head: bytes) -> Encoded:
     """Draws a MindSpore graph; the graph itself goes to the archive."""
+    from ms_summary_bridge.formats.graph import convert_graph_event  # here: it needs protobuf, which takes time to load
+
     try:
         graph, counts = convert_graph_event(payload)
     except InvalidValueError as error:
