@@ -616,7 +616,8 @@ def test_a_tensor_is_shown_as_a_table_and_a_histogram(tensor: Tensor) -> None:
     assert f"| dtype | {tensor.dtype} |".encode() in text
     rows = rows_of(histogram)
     array = np.abs(tensor.array) if tensor.array.dtype.kind == "c" else tensor.array
-    assert rows[:, 2].sum() == np.isfinite(array.astype(np.complex128)).sum()
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        assert rows[:, 2].sum() == np.isfinite(array.astype(np.complex128)).sum()
     assert all(_origin(value).derived and _origin(value).kind == "tensor" for value in (table, histogram))
     assert [(tagged.tag, tagged.derived) for tagged in decoded(encoded)] == [("t", True)] * 2
     back = MindSporeEncoder(fits=False).encode(TensorBoardDecoder().decode(encoded.payload or b""))

@@ -272,7 +272,10 @@ class MindSporeEncoder:
         self.written.append((value.kind, name))
         if name != tagged.tag:
             loss = f"under the name {name!r}, since {tagged.tag!r} is taken"
-        return wire.length_delimited(b"\x0a", name.encode("utf-8", "surrogateescape")) + field, loss
+        try:
+            return wire.length_delimited(b"\x0a", name.encode("utf-8", "surrogateescape")) + field, loss
+        except UnicodeEncodeError:
+            raise UnsupportedValueError("the tag holds half a character, which no encoding has") from None
 
 
 def _is_utf8(tag: str) -> bool:
