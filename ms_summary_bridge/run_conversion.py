@@ -330,6 +330,10 @@ class _RunConversion:
             kept = tuple(tagged for tagged in content.values if self._tags.search(tagged.tag))
             if len(kept) < len(content.values):
                 self.report.filtered += len(content.values) - len(kept)
+                if event.original is not None:  # what is left is made anew, without what nobody knows
+                    self._losses.add(
+                        "event", "", "fields that are not known to this version, beside values left out by --tags"
+                    )
                 content = Summary(kept)
                 event = Event(event.wall_time, event.step, content, event.format)
                 if not kept:

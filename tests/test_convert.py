@@ -28,9 +28,11 @@ from ms_summary_bridge.errors import LogdirError, NoEventsError, UsageError
 from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary
 from ms_summary_bridge.follow import follow_logdir
+from ms_summary_bridge.formats.mindspore import MindSporeEncoder
 from ms_summary_bridge.formats.wire import fixed64, length_delimited
 from ms_summary_bridge.inspect import inspect_logdir
 from ms_summary_bridge.logdir import discover
+from ms_summary_bridge.records import encode_record
 from ms_summary_bridge.report import Report, RunReport
 from ms_summary_bridge.run_conversion import ConvertOptions
 from ms_summary_bridge.state import STATE_NAME, load_state, locked
@@ -1026,3 +1028,14 @@ def test_discovery_of_the_output_says_who_wrote_it(tmp_path: Path) -> None:
     convert(tmp_path / "ms", tmp_path / "tb")
     (run,) = discover(tmp_path / "tb").runs
     assert run.role == "convert"
+
+
+def test_unknown_fields_of_an_event_that_tags_takes_apart_are_a_loss(tmp_path: Path) -> None:
+    payload = MindSporeEncoder().encode(event(1, ("loss", scalar(1)), ("lr", scalar(2)))).payload
+    assert payload is not None
+    unknown = b"\xf8\x07\x01"  # field 127
+    path = write_summary(tmp_path / "ms", [])
+    path.write_bytes(path.read_bytes() + encode_record(payload + unknown))
+    run = convert_run(tmp_path / "ms", tmp_path / "tb", options=ConvertOptions(tags="loss"))
+    assert (run.filtered, run.values) == (1, {"scalar": 1})
+    assert [(loss.kind, loss.count) for loss in run.losses] == [("event", 1)]
