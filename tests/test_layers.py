@@ -39,6 +39,7 @@ LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 # What may be imported from the same layer: (who, whom).
 SIDEWAYS = {
     ("archive", "event_file"),
+    ("monitor", "callback"),
     ("follow", "convert"),
     ("archive", "record_writer"),
     ("logdir", "event_file"),
@@ -51,7 +52,7 @@ SIDEWAYS = {
 FOREIGN: dict[str, set[str]] = {
     "google.protobuf": {"formats"},
     "mindformers": {"mindformers"},
-    "mindspore": {"callback", "mindformers", "monitor.distributed", "monitor.metrics"},
+    "mindspore": {"callback", "mindformers", "monitor.callback", "monitor.distributed", "monitor.metrics"},
     "rich": {"cli", "render"},
     "tensorboard": {"tensorboard_plugin"},
     "tensorboardX": {"callback"},
