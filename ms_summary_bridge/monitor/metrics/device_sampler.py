@@ -1,0 +1,139 @@
+"""Asks a device how it is, on a thread of its own, so that no training step ever waits for the answer.
+
+Layer: errors < **monitor.metrics.device_sampler**.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import msgspec
+
+from ms_summary_bridge.errors import BridgeError
+
+__all__ = ["DeviceError", "DeviceReading", "DeviceSampler", "DeviceSource"]
+
+_LOG: Final = logging.getLogger("ms_summary_bridge")
+_PERIOD_SECS: Final = 10.0
+_LONGEST_PAUSE_SECS: Final = 600.0
+_JOIN_SECS: Final = 2.0
+
+
+class DeviceError(BridgeError):
+    """A device's tool does not say how the device is.
+
+    Attributes:
+        is_final: Whether asking again is of no use: the tool is not there.
+    """
+
+    def __init__(self, message: str, *, is_final: bool = False) -> None:
+        super().__init__(message)
+        self.is_final = is_final
+
+
+class DeviceReading(msgspec.Struct, frozen=True, kw_only=True):
+    """How a device is at one moment. None for what it does not say.
+
+    Attributes:
+        utilization: How busy its cores are, per cent.
+        memory_used: Memory in use by all processes, MiB.
+        memory_total: All its memory, MiB.
+        power: Watt.
+        temperature: Degrees Celsius.
+    """
+
+    utilization: float | None = None
+    memory_used: float | None = None
+    memory_total: float | None = None
+    power: float | None = None
+    temperature: float | None = None
+
+
+class DeviceSource(Protocol):
+    """What can be asked: `npu_smi.NpuSmi`, `gpu.Nvml`."""
+
+    def read(self) -> DeviceReading:
+        """Returns how the device is now, and takes its time.
+
+        Raises:
+            DeviceError: It does not say.
+        """
+
+
+class DeviceSampler:
+    """Keeps the last reading of a device.
+
+    That there is none is said once; the source is then asked again at growing intervals, without a word.
+
+    Args:
+        source: What is asked.
+        names: What the readings are for, to name it when there are none.
+        period_secs: Seconds between two questions.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        source: DeviceSource,
+        names: str,
+        period_secs: float = _PERIOD_SECS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._source = source
+        self._names = names
+        self._period_secs = period_secs
+        self._clock = clock
+        self._last: tuple[float, DeviceReading] | None = None
+        self._failures = 0
+        self._is_said = False
+        self._asked = threading.Event()  # an answer or a failure has come
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def latest(self) -> tuple[DeviceReading, float] | None:
+        """Returns the last reading and its age in seconds, at once; the first call starts the thread.
+
+        None before the first answer, and when the last one is so old that it says nothing of now.
+        """
+        if self._thread is None and not self._stopped.is_set():
+            self._thread = threading.Thread(target=self._run, name="ms_summary_bridge device", daemon=True)
+            self._thread.start()
+        last = self._last
+        if last is None:
+            return None
+        age = max(0.0, self._clock() - last[0])
+        return (last[1], age) if age <= 3 * self._period_secs + 30 else None
+
+    def wait(self, timeout_secs: float) -> bool:
+        """Waits until the source has answered or failed once; returns whether it has."""
+        self.latest()
+        return self._asked.wait(timeout_secs)
+
+    def close(self) -> None:
+        """Ends the thread. One that still waits for its source is left behind; it ends with the process."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join(_JOIN_SECS)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                reading = self._source.read()
+            except (
+                Exception
+            ) as error:  # a driver's module raises what it likes; no thread of ours ends with a traceback
+                if not self._is_said:
+                    self._is_said = True
+                    _LOG.warning("%s: unavailable: %s", self._names, error)
+                self._failures += 1
+                if isinstance(error, DeviceError) and error.is_final:
+                    self._stopped.set()
+            else:
+                self._last = (self._clock(), reading)
+                self._failures = 0
+            self._asked.set()
+            self._stopped.wait(min(self._period_secs * 2 ** min(self._failures, 10), _LONGEST_PAUSE_SECS))
