@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from ms_summary_bridge.monitor.facts import StepFacts, TrainingFacts, Window
+from ms_summary_bridge.monitor.metrics import Metric, make_metric
+from ms_summary_bridge.monitor.metrics.device import _SAMPLERS, MemoryUsage
 from ms_summary_bridge.monitor.metrics.device_sampler import DeviceError, DeviceReading, DeviceSampler
 from ms_summary_bridge.monitor.metrics.gpu import Nvml
 from ms_summary_bridge.monitor.metrics.npu_smi import NpuSmi, parse_fields, parse_mapping, parse_table
@@ -266,6 +269,9 @@ class Scripted:
             raise answer
         return answer
 
+    def close(self) -> None:
+        pass
+
 
 class TestSampler:
     def test_the_last_reading_and_its_age(self) -> None:
@@ -288,12 +294,25 @@ class TestSampler:
                 may_end.wait(60)
                 return reading(1, 2, 3, 4, 5)
 
+            def close(self) -> None:
+                may_end.set()
+
         sampler = DeviceSampler(Slow(), "npu_power")
         assert sampler.latest() is None
         may_end.set()
         assert sampler.wait(30)
         assert sampler.latest() is not None
         sampler.close()
+
+    def test_closing_ends_what_hangs(self, npu_smi: Path, caplog: pytest.LogCaptureFixture) -> None:
+        os.mkfifo(npu_smi.with_name("begun"))
+        write_program(npu_smi, {}, f"echo $$ >{npu_smi.with_name('begun')}; exec sleep 300")
+        sampler = DeviceSampler(NpuSmi(0, timeout_secs=200), "npu_power")
+        sampler.latest()
+        pid = int(npu_smi.with_name("begun").read_text())  # waits until it runs
+        sampler.close()
+        assert not is_running(pid)
+        assert not caplog.records
 
     def test_unavailable_is_said_once(self, caplog: pytest.LogCaptureFixture) -> None:
         source = Scripted(DeviceError("no answer"), ValueError("odd"), DeviceError("again"), reading(1, 2, 3, 4, 5))
@@ -373,3 +392,66 @@ class TestNvml:
         with pytest.raises(DeviceError, match="pip install nvidia-ml-py") as caught:
             Nvml(0).read()
         assert caught.value.is_final
+
+
+NPU_METRICS = ("npu_utilization", "npu_memory", "npu_power", "temperature")
+WINDOW = Window(last=StepFacts(step=1))
+
+
+def sample_when_asked(names: tuple[str, ...], training: TrainingFacts) -> dict[str, object]:
+    """Returns what metrics say once their tool has answered or failed; they are closed again."""
+    metrics: list[Metric] = [make_metric(name) for name in names]
+    for metric in metrics:
+        metric.begin(training)
+    try:
+        ((sampler, users),) = _SAMPLERS._users.values()
+        assert users == len(names), "they share one sampler"
+        assert sampler.wait(30)
+        return {name: metric.sample(WINDOW) for name, metric in zip(names, metrics, strict=True)}
+    finally:
+        for metric in metrics:
+            metric.close()
+        assert not _SAMPLERS._users
+
+
+class TestMetrics:
+    def test_npu(self, npu_smi: Path) -> None:
+        write_program(npu_smi, {"info": ATLAS_800})
+        got = sample_when_asked(NPU_METRICS, TrainingFacts(device="Ascend 1", device_id=1))
+        assert got == {"npu_utilization": 4, "npu_memory": 3314, "npu_power": 92, "temperature": 39}
+        assert asked(npu_smi) == ["info"], "asked once for all"
+
+    def test_no_npu_smi(self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+        monkeypatch.setenv("PATH", "/nonexistent")
+        with caplog.at_level(logging.WARNING, "ms_summary_bridge"):
+            got = sample_when_asked(NPU_METRICS, TrainingFacts(device="CPU"))
+        assert got == dict.fromkeys(NPU_METRICS)
+        assert [record.getMessage() for record in caplog.records] == [
+            "metrics of npu-smi: unavailable: npu-smi cannot be run: No such file or directory"
+        ]
+
+    def test_gpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "pynvml", make_pynvml())
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        names = ("gpu_utilization", "gpu_memory", "temperature")
+        got = sample_when_asked(names, TrainingFacts(device="GPU 1", device_id=1))
+        assert got == {"gpu_utilization": 97, "gpu_memory": 3072, "temperature": 66}
+
+    def test_before_its_beginning_and_after_its_end_a_metric_says_nothing(self) -> None:
+        metric = make_metric("npu_power")
+        assert metric.sample(WINDOW) is None
+        metric.close()
+
+    def test_memory_usage_is_the_devices(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        runtime = types.SimpleNamespace(memory_allocated=lambda: 5 << 20, memory_reserved=lambda: 9 << 20)
+        monkeypatch.setitem(sys.modules, "mindspore", types.SimpleNamespace(runtime=runtime))
+        assert MemoryUsage().sample(WINDOW) == 5
+
+    def test_memory_usage_on_a_cpu_is_the_processs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        runtime = types.SimpleNamespace(memory_allocated=lambda: 0, memory_reserved=lambda: 0)
+        monkeypatch.setitem(sys.modules, "mindspore", types.SimpleNamespace(runtime=runtime))
+        with_mindspore = MemoryUsage().sample(WINDOW)
+        monkeypatch.delitem(sys.modules, "mindspore")
+        for got in (with_mindspore, MemoryUsage().sample(WINDOW)):
+            assert isinstance(got, float)
+            assert 10 < got < 10_000

@@ -63,6 +63,9 @@ class DeviceSource(Protocol):
             DeviceError: It does not say.
         """
 
+    def close(self) -> None:
+        """Has a question that is being asked fail soon. Called from another thread."""
+
 
 class DeviceSampler:
     """Keeps the last reading of a device.
@@ -114,8 +117,9 @@ class DeviceSampler:
         return self._asked.wait(timeout_secs)
 
     def close(self) -> None:
-        """Ends the thread. One that still waits for its source is left behind; it ends with the process."""
+        """Ends the thread. One whose source still hangs is left behind; it ends with the process."""
         self._stopped.set()
+        self._source.close()
         if self._thread is not None:
             self._thread.join(_JOIN_SECS)
 
@@ -126,7 +130,7 @@ class DeviceSampler:
             except (
                 Exception
             ) as error:  # a driver's module raises what it likes; no thread of ours ends with a traceback
-                if not self._is_said:
+                if not self._is_said and not self._stopped.is_set():
                     self._is_said = True
                     _LOG.warning("%s: unavailable: %s", self._names, error)
                 self._failures += 1

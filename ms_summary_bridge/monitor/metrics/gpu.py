@@ -56,6 +56,9 @@ class Nvml:
             raise DeviceError(f"NVML says nothing of GPU {self._device}")
         return reading
 
+    def close(self) -> None:
+        """Nothing waits in NVML, and others in this process may use it too."""
+
     def _open(self) -> None:
         try:
             nvml = import_module("pynvml")

@@ -59,6 +59,8 @@ class NpuSmi:
         self._program = program
         self._timeout_secs = timeout_secs
         self._place: tuple[int, int] | None = None  # card and chip, once the fields are what is read
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_closed = False
 
     def read(self) -> DeviceReading:
         """Returns what the chip says now. It blocks for as long as npu-smi takes, so it is for a thread of its own.
@@ -84,6 +86,12 @@ class NpuSmi:
             raise DeviceError(f"npu-smi says nothing that is understood of card {card}, chip {chip}")
         return reading
 
+    def close(self) -> None:
+        """Ends the npu-smi that runs now, if one does: its question then fails."""
+        self._is_closed = True
+        if self._process is not None:
+            _kill(self._process)
+
     def _run(self, *arguments: str) -> str:
         command = [self._program, *arguments]
         try:
@@ -97,7 +105,11 @@ class NpuSmi:
             )
         except OSError as error:
             raise DeviceError(f"{self._program} cannot be run: {error.strerror or error}", is_final=True) from error
+        self._process = process
         with contextlib.ExitStack() as stack:
+            stack.callback(setattr, self, "_process", None)
+            if self._is_closed:
+                _kill(process)
             if process.stdout is not None:
                 stack.enter_context(process.stdout)
             try:

@@ -1,0 +1,144 @@
+"""Metrics of the device: memory as MindSpore counts it, and what the device's own tool says.
+
+Layer: callback.measures, monitor.facts, monitor.metrics.device_sampler < **monitor.metrics.device**. Looks at
+mindspore only where the training has imported it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import ClassVar, Final, Literal
+
+import psutil
+
+from ms_summary_bridge.callback.measures import device_memory
+from ms_summary_bridge.monitor.facts import TrainingFacts, Window
+from ms_summary_bridge.monitor.metrics import Metric, MetricValue
+from ms_summary_bridge.monitor.metrics.device_sampler import DeviceSampler
+from ms_summary_bridge.monitor.metrics.gpu import Nvml
+from ms_summary_bridge.monitor.metrics.npu_smi import NpuSmi
+
+__all__ = [
+    "GpuMemory",
+    "GpuUtilization",
+    "MemoryUsage",
+    "NpuMemory",
+    "NpuPower",
+    "NpuUtilization",
+    "Temperature",
+]
+
+_MIB: Final = 1 << 20
+
+Tool = Literal["npu-smi", "nvml"]
+
+
+class MemoryUsage(Metric):
+    """MiB that this process holds on its device; on a CPU, which has none of its own, on the host."""
+
+    def sample(self, window: Window) -> MetricValue:
+        """Returns what MindSpore has allocated, without waiting for the device."""
+        mindspore = sys.modules.get("mindspore")
+        figures = device_memory(mindspore) if mindspore is not None else {}
+        allocated = figures.get("memory/allocated_mib")
+        return psutil.Process().memory_info().rss / _MIB if allocated is None else allocated
+
+
+class _Samplers:
+    """One sampler for each tool and device, however many metrics ask it, for as long as one of them does."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users: dict[tuple[Tool, int], tuple[DeviceSampler, int]] = {}
+
+    def take(self, key: tuple[Tool, int]) -> DeviceSampler:
+        tool, device_id = key
+        with self._lock:
+            sampler, users = self._users.get(key, (None, 0))
+            if sampler is None:
+                source = NpuSmi(device_id) if tool == "npu-smi" else Nvml(device_id)
+                sampler = DeviceSampler(source, f"metrics of {tool}")
+            self._users[key] = (sampler, users + 1)
+        return sampler
+
+    def give_back(self, key: tuple[Tool, int]) -> None:
+        with self._lock:
+            sampler, users = self._users.pop(key)
+            if users > 1:
+                self._users[key] = (sampler, users - 1)
+                return
+        sampler.close()
+
+
+_SAMPLERS: Final = _Samplers()
+
+
+class _DeviceMetric(Metric):
+    """A figure that the device's tool gives. `sample` returns the last answer and never waits for one."""
+
+    figure: ClassVar[str]  # of DeviceReading
+    tool: ClassVar[Tool | None] = "npu-smi"  # None: the one of the training's device
+
+    def __init__(self) -> None:
+        self._key: tuple[Tool, int] | None = None
+        self._sampler: DeviceSampler | None = None
+
+    def begin(self, training: TrainingFacts) -> None:
+        """Begins to ask the tool."""
+        self.close()
+        tool = self.tool or ("nvml" if training.device.upper().startswith("GPU") else "npu-smi")
+        self._key = (tool, training.device_id)
+        self._sampler = _SAMPLERS.take(self._key)
+        self._sampler.latest()
+
+    def sample(self, window: Window) -> MetricValue:
+        """Returns the figure; None where the tool does not give it."""
+        latest = None if self._sampler is None else self._sampler.latest()
+        figure: float | None = None if latest is None else getattr(latest[0], self.figure)
+        return figure
+
+    def close(self) -> None:
+        """Stops asking, if no other metric asks too."""
+        if self._key is not None:
+            _SAMPLERS.give_back(self._key)
+        self._key = self._sampler = None
+
+
+class NpuUtilization(_DeviceMetric):
+    """How busy the AI cores are, per cent."""
+
+    figure = "utilization"
+
+
+class NpuMemory(_DeviceMetric):
+    """MiB of the NPU's memory that are in use, by whatever process."""
+
+    figure = "memory_used"
+
+
+class NpuPower(_DeviceMetric):
+    """Watt that the NPU takes."""
+
+    figure = "power"
+
+
+class Temperature(_DeviceMetric):
+    """Degrees Celsius of the device."""
+
+    figure = "temperature"
+    tool = None
+
+
+class GpuUtilization(_DeviceMetric):
+    """How busy the GPU is, per cent."""
+
+    figure = "utilization"
+    tool = "nvml"
+
+
+class GpuMemory(_DeviceMetric):
+    """MiB of the GPU's memory that are in use, by whatever process."""
+
+    figure = "memory_used"
+    tool = "nvml"
