@@ -44,6 +44,7 @@ _MARKER_OF_FIXTURE = {
     "train_small": "mindspore",
     "tensorboard_server": "tensorboard",
     "mindinsight_server": "mindinsight",
+    "mindformers_python": "mindformers",
 }
 
 
@@ -150,3 +151,12 @@ def mindinsight_server(tmp_path: Path) -> Iterator[MindInsightServer]:
             return stack.enter_context(running_mindinsight(base_dir, tmp_path / f"mindinsight-{number}"))
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def mindformers_python() -> Path:
+    """The Python of the environment that has MindFormers, which is made if it is missing."""
+    done = subprocess.run([str(ROOT / "tools" / "environment"), "mindformers"], stdin=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        pytest.fail("the environment for MindFormers cannot be made; see above", pytrace=False)
+    return Path(os.environ.get("MSB_VENVS", ROOT / ".venvs")).resolve() / "mindformers" / "bin" / "python"
