@@ -27,6 +27,7 @@ __all__ = [
     "decode_text",
     "decode_writer",
     "encode_metadata",
+    "encode_origin",
     "encode_writer",
     "is_users",
 ]
@@ -48,10 +49,29 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
     """Kind of the value it was computed from."""
     histogram: bytes | None = None
     """Encoded `HistogramExtras`."""
+    event: bytes | None = None
+    """The whole event of the source that the value shows; `kind` names it."""
 
 
-def encode_metadata(plugin_name: str, data_class: int, origin: Origin) -> bytes:
-    """Encodes a value's `metadata` field, key included."""
+def encode_metadata(plugin_name: str, data_class: int, origin: Origin, content: bytes = b"") -> bytes:
+    """Encodes a value's `metadata` field, key included.
+
+    Args:
+        plugin_name: Whose value it is.
+        data_class: TensorBoard's number for how it is read.
+        origin: Where it came from.
+        content: What the plugin itself keeps with the value.
+    """
+    plugin_data = wire.length_delimited(b"\x0a", plugin_name.encode())
+    content += encode_origin(origin)
+    if content:
+        plugin_data += wire.length_delimited(b"\x12", content)
+    metadata = wire.length_delimited(b"\x0a", plugin_data) + b"\x20" + wire.varint(data_class)
+    return wire.length_delimited(b"\x4a", metadata)
+
+
+def encode_origin(origin: Origin) -> bytes:
+    """Encodes our field, key included; nothing where there is nothing to say."""
     out = b""
     if origin.tag is not None:
         out += wire.length_delimited(b"\x0a", origin.tag.encode())
@@ -61,11 +81,9 @@ def encode_metadata(plugin_name: str, data_class: int, origin: Origin) -> bytes:
         out += wire.length_delimited(b"\x1a", origin.kind.encode())
     if origin.histogram is not None:
         out += wire.length_delimited(b"\x22", origin.histogram)
-    plugin_data = wire.length_delimited(b"\x0a", plugin_name.encode())
-    if out:
-        plugin_data += wire.length_delimited(b"\x12", wire.length_delimited(_ORIGIN_FIELD, out))
-    metadata = wire.length_delimited(b"\x0a", plugin_data) + b"\x20" + wire.varint(data_class)
-    return wire.length_delimited(b"\x4a", metadata)
+    if origin.event is not None:
+        out += wire.length_delimited(b"\x2a", origin.event)
+    return wire.length_delimited(_ORIGIN_FIELD, out) if out else b""
 
 
 def decode_metadata(data: bytes, start: int, end: int) -> tuple[str, bytes]:
@@ -99,6 +117,7 @@ def _decode_own_field(content: bytes) -> Origin | None:
     tag: str | None = None
     derived, kind = False, ""
     histogram: bytes | None = None
+    event: bytes | None = None
     is_ours = False
     for key, a, b in wire.fields(content, 0, len(content)):
         if key == 1000 << 3 | wire.LENGTH_DELIMITED:
@@ -112,7 +131,9 @@ def _decode_own_field(content: bytes) -> Origin | None:
                     kind = content[c:d].decode()
                 elif inner == 0x22:
                     histogram = content[c:d]
-    return Origin(tag, derived, kind, histogram) if is_ours else None
+                elif inner == 0x2A:
+                    event = content[c:d]
+    return Origin(tag, derived, kind, histogram, event) if is_ours else None
 
 
 def decode_text(data: bytes) -> tuple[str, bool]:
