@@ -1,0 +1,51 @@
+"""A training session, free of any format: with what it trained, how well, and how it ended.
+
+Layer: values < **formats._session**.
+
+MindSpore calls it lineage, TensorBoard an HParams session.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import msgspec
+import numpy as np
+
+from ms_summary_bridge.values import Scalar
+
+__all__ = ["EVAL", "SESSION_KINDS", "STATUSES", "TRAIN_LOSS", "HParam", "Session", "shortest"]
+
+HParam: TypeAlias = str | float | bool
+
+SESSION_KINDS: Final = ("train_lineage", "evaluation_lineage", "user_defined_info")
+"""The records of a MindSpore lineage file that tell of a session."""
+EVAL: Final = "eval/"
+"""Before the name of an evaluation's metric, as the tag of its scalar."""
+TRAIN_LOSS: Final = "train/loss"
+"""Tag of the loss that a training ended with."""
+STATUSES: Final = ("unknown", "success", "failure", "running")
+"""By the numbers that TensorBoard gives them."""
+
+
+class Session(msgspec.Struct):
+    """One session. What its source does not say is empty."""
+
+    hparams: dict[str, HParam] = msgspec.field(default_factory=dict)
+    metrics: dict[str, float] = msgspec.field(default_factory=dict)
+    """By the tag of their scalar."""
+    status: str = "unknown"
+    """One of `STATUSES`."""
+    start_time: float = 0.0
+    """Seconds since the epoch; 0 when not known."""
+    end_time: float = 0.0
+    model_uri: str = ""
+    """Path of the last checkpoint."""
+    left_out: list[str] = msgspec.field(default_factory=list)
+    """What could not be read, one text for each item."""
+
+
+def shortest(scalar: Scalar) -> float:
+    """Returns the number with the fewest digits that is this float32: 0.01, and not 0.009999999776482582."""
+    value = scalar.value
+    return float(str(np.float32(value))) if scalar.is_float32 else value
