@@ -18,6 +18,8 @@ __all__ = ["OWN_TYPES", "check_section"]
 OWN_TYPES: Final = ("MindSporeTransformersMonitor",)
 """Values of `callback: type` whose parameters are ours; another class has parameters of its own."""
 
+_ALL_KEYS: Final = "; `ms-summary-bridge config schema` lists all keys"
+
 
 def check_section(section: Any, path: str, problems: Problems, source: str) -> MonitorConfig:
     """Returns the configuration of a section; what it holds means something only if no problem was added.
@@ -34,7 +36,7 @@ def check_section(section: Any, path: str, problems: Problems, source: str) -> M
     if given is None:
         return MonitorConfig()
     given.pop("extends", None)  # followed already
-    callback = given.pop("callback", {})
+    callback = given.pop("callback", None)
     values = _check_keys(given, {**SECTION, **PARAMS}, path, problems, elsewhere={})
     kind, params, of_callback = _check_callback(callback, join_path(path, "callback"), problems)
     for name in sorted(values.keys() & of_callback.keys()):
@@ -59,32 +61,35 @@ def _check_keys(
     values = {}
     for name, value in given.items():
         inner = join_path(path, name)
+        if name in keys and value is None:
+            continue  # asks for the default
         if name in keys:
             values[name] = keys[name].kind.check(value, inner, problems)
         elif name in elsewhere:
             problems.add(inner, elsewhere[name])
         else:
             hint = nearest(name, [*keys, *elsewhere, "callback", "extends"])
-            problems.add(inner, f"there is no key {name!r}{hint or ', ' + _list(keys)}")
+            problems.add(inner, f"there is no key {name!r}{hint or _ALL_KEYS}")
     return values
-
-
-def _list(keys: Mapping[str, Key]) -> str:
-    return f"only {', '.join(keys)}"
 
 
 def _check_callback(callback: Any, path: str, problems: Problems) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Returns the type, the parameters as given, and those of them that are ours, checked."""
     default = CallbackConfig().type
+    if callback is None:
+        return default, {}, {}
     given = check_mapping(callback, path, problems, f"{{type: {default}, params: {{log_level: INFO}}}}")
     if given is None:
         return default, {}, {}
     kind = default
-    if "type" in given:
+    if given.get("type") is not None:
         kind = CALLBACK_TYPE.kind.check(given["type"], join_path(path, "type"), problems)
     inner = join_path(path, "params")
-    params = check_mapping(given.get("params", {}), inner, problems, "{log_level: INFO}") or {}
-    for name in given.keys() - {"type", "params"}:
+    params = (
+        check_mapping({} if given.get("params") is None else given["params"], inner, problems, "{log_level: INFO}")
+        or {}
+    )
+    for name in [name for name in given if name not in ("type", "params")]:
         place = join_path(path, name)
         if name in PARAMS or name in WITHIN_BOTH:
             problems.add(place, "belongs one level down, into params")
@@ -109,7 +114,7 @@ def _choose_backends(values: dict[str, Any], given: dict[str, Any], path: str, p
     if wanted is True and "tensorboard" not in backends:
         backends = (*backends, "tensorboard")
     elif wanted is False and "tensorboard" in backends:
-        if "backend" in given:
+        if given.get("backend") is not None:
             problems.add(join_path(path, "tensorboard"), "is false, but backend names tensorboard: keep one of the two")
         backends = tuple(name for name in backends if name != "tensorboard")
     values["backends"] = backends

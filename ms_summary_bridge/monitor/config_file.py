@@ -13,6 +13,7 @@ from ms_summary_bridge.errors import ConfigError
 from ms_summary_bridge.monitor.config import MonitorConfig
 from ms_summary_bridge.monitor.config_check import check_section
 from ms_summary_bridge.monitor.config_keys import PARAMS, SECTION
+from ms_summary_bridge.monitor.config_kinds import Text
 from ms_summary_bridge.monitor.config_mindformers import (
     MONITOR_TYPE,
     check_bridge_entries,
@@ -21,7 +22,7 @@ from ms_summary_bridge.monitor.config_mindformers import (
     refuse_misplaced,
 )
 from ms_summary_bridge.monitor.config_plain import to_plain
-from ms_summary_bridge.monitor.config_problems import Problems, nearest, show
+from ms_summary_bridge.monitor.config_problems import INVALID, Problems, nearest, show
 from ms_summary_bridge.monitor.config_yaml import join_path, read_file, read_value
 
 __all__ = ["load_config"]
@@ -108,7 +109,7 @@ def _locate(data: Any, problems: Problems) -> tuple[Any, str]:
         if close:
             problems.add(join_path("$", close[0]), f"there is no key {show(close[0])}; did you mean {_KEY!r}?")
             return {}, "$"
-        if not any(nearest(key, _OUR_KEYS) for key in data):
+        if not any(nearest(key, _OUR_KEYS, likeness=0.8) for key in data):
             problems.add("$", f"has no {_KEY}, and none of its keys is one of a section: {show(list(data))}")
             return {}, "$"
     return data, "$"
@@ -124,7 +125,7 @@ def _locate_entry(data: Mapping[Any, Any], problems: Problems) -> tuple[Any, str
         path, entry = entries[0]
         options = {key: value for key, value in entry.items() if key not in ("type", "auto_register")}
         if "config" in options:
-            for key in options.keys() - {"config"}:
+            for key in [key for key in options if key != "config"]:
                 problems.add(join_path(path, key), "is not read beside config: move it there")
             if isinstance(options["config"], Mapping):
                 return options["config"], f"{path}.config"
@@ -160,8 +161,7 @@ def _follow_bases(section: _Section, problems: Problems, source: Any) -> Any:
         base = value.pop("extends")
         if base is None:
             break
-        if not isinstance(base, str) or not base.strip():
-            problems.add(here, f"must be the path of a file, got {show(base)}")
+        if Text().check(base, here, problems) is INVALID:
             break
         path = os.path.join(directory, os.path.expanduser(base))
         if os.path.realpath(path) in seen:

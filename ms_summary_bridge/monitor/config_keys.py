@@ -56,7 +56,7 @@ class _Tags:
                 is_valid = False
             elif isinstance(item, float) and Number(is_finite=True).check(item, inner, problems) is INVALID:
                 is_valid = False
-        return given if is_valid else INVALID
+        return {name: item for name, item in given.items() if item is not None} if is_valid else INVALID
 
     def schema(self) -> dict[str, Any]:
         """See `Kind`."""

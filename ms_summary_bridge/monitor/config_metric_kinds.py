@@ -40,7 +40,7 @@ class MetricEntry:
         if given is None:
             return INVALID
         is_valid = True
-        for key in given.keys() - set(_KEYS):
+        for key in [key for key in given if key not in _KEYS]:
             problems.add(join_path(path, key), f"there is no key {key!r} here{nearest(key, _KEYS)}")
             is_valid = False
         name = given.get("name")
@@ -48,21 +48,21 @@ class MetricEntry:
         if known is None:
             problems.add(path, _say_no_metric(name) if isinstance(name, str) else f"has no name: {show(value)}")
             is_valid = False
-        first = Whole(0).check(given.get("from_step", 0), join_path(path, "from_step"), problems)
-        last = given.get("to_step")
-        if last is not None:
-            last = Whole(0).check(last, join_path(path, "to_step"), problems)
+        first, last = (
+            None if given.get(key) is None else Whole(0).check(given[key], join_path(path, key), problems)
+            for key in ("from_step", "to_step")
+        )
         if INVALID in (first, last) or known is None or not is_valid:
             return INVALID
-        if last is not None and last < first:
+        if first is not None and last is not None and last < first:
             problems.add(path, f"to_step {last} is before from_step {first}: it would never be measured")
             return INVALID
-        return MetricConfig(name=known, from_step=first, to_step=last)
+        return MetricConfig(name=known, from_step=first or 0, to_step=last)
 
     def schema(self) -> dict[str, Any]:
         """See `Kind`."""
         names = {"enum": [*METRICS, *ALIASES]}
-        steps = {"from_step": Whole(0).schema(), "to_step": Whole(0).schema()}
+        steps = {key: _or_null(Whole(0).schema()) for key in ("from_step", "to_step")}
         alone = {"type": ["object", "null"], "properties": steps, "additionalProperties": False}
         return {
             "anyOf": [
@@ -105,7 +105,7 @@ class Limits:
             elif known in limits:
                 problems.add(inner, f"{known!r} has a limit already: {name!r} is another name of it")
                 is_valid = False
-            else:
+            elif limit is not None:
                 limits[known] = self._check_bounds(known, limit, inner, problems)
         return limits if is_valid and INVALID not in limits.values() else INVALID
 

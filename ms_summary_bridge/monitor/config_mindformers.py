@@ -79,7 +79,7 @@ def refuse_misplaced(data: Mapping[Any, Any], problems: Problems) -> None:
     given = dict(section) if isinstance(section, Mapping) else {}
     unknown = {key: value for key, value in given.items() if key not in _THEIR_KEYS}
     ours = {key: value for key, value in unknown.items() if key in {*SECTION, *PARAMS, "callback", "extends"}}
-    for key in unknown.keys() - ours.keys():
+    for key in [key for key in unknown if key not in ours]:
         hint = nearest(key, sorted(_THEIR_KEYS | SECTION.keys() | PARAMS.keys()))
         problems.add(join_path("$.monitor_config", key), f"neither MindFormers nor the monitor has a key {key!r}{hint}")
     if ours:

@@ -28,7 +28,7 @@ class Problems:
     """
 
     def __init__(self, places: Mapping[str, str] | None = None) -> None:
-        self._places = places or {}
+        self._places = {} if places is None else places
         self.lines: list[str] = []
 
     def add(self, path: str, text: str) -> None:
@@ -52,10 +52,10 @@ def show(value: Any) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
-def nearest(word: object, words: Iterable[str]) -> str:
+def nearest(word: object, words: Iterable[str], *, likeness: float = 0.6) -> str:
     """Returns `; did you mean 'loss'?` for a word that is nearly one of these, and nothing for another one."""
     known = list(words)
-    close = difflib.get_close_matches(str(word).lower()[:100], known, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(str(word).lower()[:100], known, n=1, cutoff=likeness)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
@@ -70,11 +70,11 @@ class Kind(Protocol):
 
 
 def check_mapping(value: Any, path: str, problems: Problems, example: str) -> dict[str, Any] | None:
-    """Returns a mapping without the keys that have no value: those ask for the default.
+    """Returns a mapping, or None after adding a problem; `example` says what one looks like.
 
-    Returns None for what is no mapping, after adding a problem; `example` says what one looks like.
+    A key without a value is there like any other; it asks for the default.
     """
     if isinstance(value, dict):
-        return {key: item for key, item in value.items() if item is not None}
+        return dict(value)
     problems.add(path, f"must be a mapping, like {example}, got {show(value)}")
     return None

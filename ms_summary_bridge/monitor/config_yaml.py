@@ -165,8 +165,9 @@ def _decode(content: bytes, path: str) -> str:
         return content.decode(encoding)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
+        name = encoding.removesuffix("-sig").upper()
         raise ConfigError(
-            [f"{path}, line {line}: byte {content[error.start]:#04x} is not UTF-8: save the file as UTF-8"]
+            [f"{path}, line {line}: byte {content[error.start]:#04x} is not {name}: save it as UTF-8"]
         ) from error
 
 
