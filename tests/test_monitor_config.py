@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import random
+import re
 from collections import OrderedDict
 from pathlib import Path
 from types import MappingProxyType
@@ -323,7 +324,7 @@ def test_nothing_is_all_defaults(tmp_path: Path, text: str) -> None:
         ("metrics:\n  - {loss: {from_step: 5, to_step: 2}}", "$.metrics[0].loss", "would never be measured"),
         ("metrics:\n  - {from_step: 5, to_step: 2}", "$.metrics[0]", "has no name"),
         ("metrics:\n  - [loss]", "$.metrics[0]", "must be a mapping"),
-        ("csv:\ncallback: {type: ~, params: ~}\nmetrics: [{loss: {form_step: ~}}]", "$.metrics[0].loss.form_step", "no key"),
+        ("callback: {type: ~, params: ~}\nmetrics: [{lr: {form_step: ~}}]", "$.metrics[0].lr.form_step", "no key"),
         ("bridge: {}\nintervall:\ntags: {a: ~}", "$.intervall", "did you mean 'interval'?"),
         ("csv: true\nintervall: 5", "$.intervall", "did you mean 'interval'?"),
     ],
@@ -334,11 +335,10 @@ def test_mistakes(tmp_path: Path, text: str, place: str, words: str) -> None:
     problem = problem_of(path)
     assert problem.startswith(place.replace("$", "$.monitor_config", 1) + ": ")
     assert words in problem
-    line = 3 if "callback:\n  MyMonitor" in text or place.count(".") + place.count("[") == 1 else 4
-    if text.startswith(("csv: true", "bridge")):
-        line = 4
-    elif text.startswith("csv:\n"):
-        line = 5 if "metrics" in text else line
+    # The place is that of the key, or of the item of a list.
+    key = re.findall(r"[a-z_]+", place)[-1]
+    lines = path.read_text(encoding="utf-8").splitlines()
+    line = len(lines) if place.endswith("]") else 1 + next(n for n, text in enumerate(lines) if f"{key}:" in text)
     assert problem.endswith(f"({path}, line {line})")
 
 
@@ -567,6 +567,8 @@ VALID: list[Any] = [
     {"interval": "auto", "extends": "base.yaml", "metrics": [{"name": "lr"}, {"loss": {"from_step": 1}}, "step"]},
     {"warn_on_value": {"lr": {"above": 1}, "loss": 3, "mfu": None}, "per_print_step": 1, "peak_flops": 1e15},
     {"callback": {"type": "a.b:C", "params": {"anything": 1, "log_level": "debug"}}, "csv": None},
+    {"callback": None, "extends": None, "metrics": [{"name": "lr", "to_step": None}], "tags": {"a": None}},
+    {"callback": {"type": None, "params": None}, "warn_on_value": {"loss": {"above": 1, "below": None}}},
     {"bridge": {"collect_freq": 3}, "tags": {"a": 1.5, "b": True, "c": "d"}},
 ]
 INVALID: list[Any] = [
@@ -595,6 +597,8 @@ INVALID: list[Any] = [
     {"bridge": {"collect_frq": 1}},
     {"callback": {"type": "a b"}},
     {"callback": {"params": {"csv": True}}},
+    {"callback": {"type": None, "params": {"csv": True}}},
+    {"intervall": None},
     {"callback": {"parms": {}}},
     {"callback": {"params": {"log_level": "LOUD"}}},
     {"extends": ""},
@@ -604,7 +608,7 @@ INVALID: list[Any] = [
 @pytest.mark.parametrize("section", VALID)
 def test_schema_takes_what_the_check_takes(section: Any, tmp_path: Path) -> None:
     write(tmp_path / "base.yaml", "csv: true")
-    if isinstance(section, dict) and "extends" in section:
+    if isinstance(section, dict) and section.get("extends"):
         load_config({**section, "extends": str(tmp_path / "base.yaml")})
     else:
         load_config(section)

@@ -85,10 +85,9 @@ def _check_callback(callback: Any, path: str, problems: Problems) -> tuple[str, 
     if given.get("type") is not None:
         kind = CALLBACK_TYPE.kind.check(given["type"], join_path(path, "type"), problems)
     inner = join_path(path, "params")
-    params = (
-        check_mapping({} if given.get("params") is None else given["params"], inner, problems, "{log_level: INFO}")
-        or {}
-    )
+    params: dict[str, Any] = {}
+    if given.get("params") is not None:
+        params = check_mapping(given["params"], inner, problems, "{log_level: INFO}") or {}
     for name in [name for name in given if name not in ("type", "params")]:
         place = join_path(path, name)
         if name in PARAMS or name in WITHIN_BOTH:

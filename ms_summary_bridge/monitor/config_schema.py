@@ -18,7 +18,7 @@ from ms_summary_bridge.monitor.config_keys import CALLBACK_TYPE, PARAMS, SECTION
 __all__ = ["build_schema", "build_section_schema"]
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
-_EXTENDS = {"type": "string", "pattern": r"\S", "description": "a file whose section this one changes"}
+_EXTENDS = {"type": ["string", "null"], "pattern": r"\S", "description": "a file whose section this one changes"}
 
 
 def build_schema() -> dict[str, Any]:
@@ -36,15 +36,15 @@ def build_section_schema() -> dict[str, Any]:
     """Returns the schema of the section alone."""
     ours = {**PARAMS, **WITHIN_BOTH}
     callback = {
-        "type": "object",
+        "type": ["object", "null"],
         "description": "the callback that carries the monitor, and when it warns",
         "properties": {
             "type": _describe(CALLBACK_TYPE, CallbackConfig().type),
-            "params": {"type": "object", "properties": _describe_all(ours)},
+            "params": {"type": ["object", "null"], "properties": _describe_all(ours)},
         },
         "additionalProperties": False,
         # The parameters of a class of the user's are not known here.
-        "if": {"properties": {"type": {"enum": list(OWN_TYPES)}}},
+        "if": {"properties": {"type": {"enum": [*OWN_TYPES, None]}}},
         "then": {"properties": {"params": {"properties": {name: {} for name in ours}, "additionalProperties": False}}},
     }
     section = {
