@@ -8,6 +8,7 @@ MindFormers 1.9; `tests/test_measures.py` has each of them.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 from typing import Any, Final
@@ -15,7 +16,16 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-__all__ = ["StepOutputs", "device_memory", "find_optimizer", "learning_rates", "read_outputs", "to_array", "to_number"]
+__all__ = [
+    "StepOutputs",
+    "batch_size",
+    "device_memory",
+    "find_optimizer",
+    "learning_rates",
+    "read_outputs",
+    "to_array",
+    "to_number",
+]
 
 _MIB: Final = 1 << 20
 
@@ -143,6 +153,19 @@ def _rate_at(rate: Any, step: int, make_step: Any) -> float | None:
     if array is not None:
         return to_number(array)
     return to_number(rate(make_step(step))) if callable(rate) else None
+
+
+def batch_size(parameters: Any) -> int | None:
+    """Returns the samples of one step: from the data set, else from the first input's first axis."""
+    dataset = parameters.get("train_dataset")
+    with contextlib.suppress(Exception):  # a data set of the user's own may raise anything
+        size = int(dataset.get_batch_size())
+        if size > 0:
+            return size
+    element = parameters.get("train_dataset_element")
+    first = element[0] if isinstance(element, (list, tuple)) and element else element
+    shape = getattr(first, "shape", None)
+    return int(shape[0]) if shape else None
 
 
 def device_memory(mindspore: Any) -> dict[str, float]:

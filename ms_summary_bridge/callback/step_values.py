@@ -5,7 +5,6 @@ Layer: callback.clock, callback.measures < **callback.step_values**. Imports min
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
 from collections.abc import Callable
@@ -15,7 +14,14 @@ import mindspore
 import numpy as np
 
 from ms_summary_bridge.callback.clock import StepClock
-from ms_summary_bridge.callback.measures import device_memory, find_optimizer, learning_rates, read_outputs, to_array
+from ms_summary_bridge.callback.measures import (
+    batch_size,
+    device_memory,
+    find_optimizer,
+    learning_rates,
+    read_outputs,
+    to_array,
+)
 
 __all__ = ["StepValues", "scalar_item"]
 
@@ -91,7 +97,7 @@ class StepValues:
             extras["loss_scale"] = outputs.loss_scale
         if outputs.grad_norm is not None:
             extras["grad_norm"] = outputs.grad_norm
-        extras.update(self.clock.take(_batch_size(parameters)))
+        extras.update(self.clock.take(batch_size(parameters)))
         extras.update(device_memory(mindspore))
         return items + [scalar_item(tag, number) for tag, number in extras.items()]
 
@@ -117,16 +123,3 @@ def scalar_item(tag: str, number: float) -> dict[str, Any]:
 
 def _step_tensor(step: int) -> Any:
     return mindspore.Tensor(step, mindspore.int32)
-
-
-def _batch_size(parameters: Any) -> int | None:
-    """Returns the samples of one step: from the data set, else from the first input's first axis."""
-    dataset = parameters.get("train_dataset")
-    with contextlib.suppress(Exception):  # a data set of the user's own may raise anything
-        size = int(dataset.get_batch_size())
-        if size > 0:
-            return size
-    element = parameters.get("train_dataset_element")
-    first = element[0] if isinstance(element, (list, tuple)) and element else element
-    shape = getattr(first, "shape", None)
-    return int(shape[0]) if shape else None

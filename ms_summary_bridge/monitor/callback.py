@@ -1,18 +1,29 @@
 """MindSporeTransformersMonitor: the monitor as a callback of MindSpore's `Model`.
 
-Layer: monitor.recorder < **monitor.callback**. Imports mindspore.
+Layer: monitor.recorder, monitor.training_parameters, monitor.callback_times < **monitor.callback**. Imports mindspore.
+
+Nothing of ours may stop or slow a training: every call from MindSpore is guarded, and says once what went wrong.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
+import time
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
-from mindspore.train.callback import Callback
+import mindspore
+from mindspore.train.callback import Callback, LossMonitor
 
+from ms_summary_bridge.callback.measures import find_optimizer, learning_rates
+from ms_summary_bridge.monitor.callback_times import CallbackTimes
 from ms_summary_bridge.monitor.config import MonitorConfig
 from ms_summary_bridge.monitor.config_file import load_config
+from ms_summary_bridge.monitor.faults import Faults, guarded
+from ms_summary_bridge.monitor.recorder import Recorder
+from ms_summary_bridge.monitor.training_parameters import TrainingParameters, complete_facts, read_facts
 
 __all__ = ["MindSporeTransformersMonitor"]
 
@@ -26,6 +37,7 @@ class MindSporeTransformersMonitor(Callback):
 
     Raises:
         ConfigError: The configuration has problems; it names all of them.
+        MissingDependencyError: A backend needs a package that is not installed.
 
     Example:
         `model.train(10, dataset, callbacks=[MindSporeTransformersMonitor({"interval": 30})])`
@@ -39,13 +51,194 @@ class MindSporeTransformersMonitor(Callback):
         super().__init__()
         if not isinstance(config, MonitorConfig):
             config = load_config(options if config is None else config)
+        self.faults = Faults("monitor")
         self._config = config
+        self._recorder = Recorder(config, self.faults)
+        self._times: CallbackTimes | None = None
+        self._optimizer: Any = None
+        self._depth = 0
+        self._last_step: int | None = None
+        self._eval_began: float | None = None
+        atexit.register(_end_at_exit, weakref.ref(self))  # weakly: it would keep the model in memory
 
     def training_options(self, parameters: Any) -> Mapping[str, Any]:
         """Returns what a framework around MindSpore knows of this training, by the names of MonitorConfig.
 
         A subclass looks for `global_batch_size`, `seq_length`, `initial_step`, `micro_batch_num`,
-        `micro_batch_interleave_num`, `gradient_accumulation_steps` and `calculate_per_token_loss`; what it returns goes
-        before the configuration. It is asked once, at the beginning of a training.
+        `micro_batch_interleave_num`, `gradient_accumulation_steps` and `calculate_per_token_loss`, and for `epochs` and
+        `steps_per_epoch` where MindSpore's own are not those of the training. What it returns goes before the
+        configuration. It is asked once, at the beginning of a training.
+
+        Args:
+            parameters: MindSpore's callback parameters, behind `get(name, default)`.
         """
         return {}
+
+    @property
+    def run_directory(self) -> str | None:
+        """Where this run's files are; None before the training has begun."""
+        return self._recorder.run_directory
+
+    @run_directory.setter
+    def run_directory(self, directory: str) -> None:
+        self._recorder.run_directory = directory
+
+    def flush(self, timeout_secs: float = 30.0) -> bool:
+        """Waits until all that was recorded is written; returns False if that takes too long."""
+        return self._recorder.flush(timeout_secs)
+
+    def close(self) -> None:
+        """Ends the recording of a training that did not end by itself."""
+        self._end("")
+
+    # ------------------------------------------------------------------ called by MindSpore
+
+    def __enter__(self) -> MindSporeTransformersMonitor:
+        # model.fit enters every callback again for each evaluation, so this counts.
+        self._depth += 1
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._depth -= 1
+        if self._depth <= 0:
+            self._depth = 0
+            self._end(error[0].__name__ if error and error[0] is not None else "")
+
+    @guarded
+    def on_train_begin(self, run_context: Any) -> None:
+        """Begins to record."""
+        self._begin(TrainingParameters(run_context.original_args()))
+
+    @guarded
+    def on_train_epoch_begin(self, run_context: Any) -> None:
+        """What follows is waiting for the epoch's first data."""
+        if self._recorder.is_open:
+            self._recorder.resume()
+
+    @guarded
+    def on_train_step_begin(self, run_context: Any) -> None:
+        """Reads the step before this one."""
+        if self._recorder.is_open:
+            self._recorder.begin_step()
+
+    @guarded
+    def on_train_step_end(self, run_context: Any) -> None:
+        """Keeps what the step returned, unread."""
+        if not self._config.enable:
+            return
+        parameters = TrainingParameters(run_context.original_args())
+        if not self._recorder.is_open:  # driven by hand, without a beginning
+            self._begin(parameters)
+        step = parameters.number("cur_step_num", (self._last_step or 0) + 1)
+        last, self._last_step = self._last_step, step
+        steps = 1
+        if last is None:
+            complete_facts(self._recorder.training, parameters, self._config)
+            self._find_optimizer(parameters)
+            if parameters.get("dataset_sink_mode"):
+                self.faults.warn("sink", "in data sink mode MindSpore calls back once for each sink, not for each step")
+                sink_size = parameters.number("sink_size", -1)
+                steps = sink_size if sink_size > 0 else max(1, parameters.number("batch_num", 1))
+        elif step > last:
+            steps = step - last
+        self._recorder.end_step(
+            step + self._recorder.training.initial_step,
+            steps=steps,
+            epoch=parameters.number("cur_epoch_num") or None,
+            outputs=parameters.get("net_outputs"),
+        )
+
+    @guarded
+    def on_train_epoch_end(self, run_context: Any) -> None:
+        """Reads the epoch's last step."""
+        if self._recorder.is_open:
+            self._recorder.pause()
+
+    @guarded
+    def on_eval_begin(self, run_context: Any) -> None:
+        """What follows is an evaluation, no training."""
+        if self._recorder.is_open:
+            self._recorder.finish_step()
+            self._eval_began = time.monotonic()
+
+    @guarded
+    def on_eval_end(self, run_context: Any) -> None:
+        """Leaves the evaluation out of all rates."""
+        began, self._eval_began = self._eval_began, None
+        if self._recorder.is_open and began is not None:
+            self._recorder.breakdown.spend("evaluation", time.monotonic() - began)
+
+    @guarded
+    def on_train_end(self, run_context: Any) -> None:
+        """Writes the rest, and sums up."""
+        self._end("")
+
+    # ------------------------------------------------------------------
+
+    def _begin(self, parameters: TrainingParameters) -> None:
+        if not self._config.enable:
+            return
+        if self._recorder.is_open:
+            self._recorder.end("the beginning of another training")
+        self._last_step = None
+        self._optimizer = None
+        others = [callback for callback in parameters.callbacks if callback is not self]
+        facts = read_facts(parameters, self._config, self.training_options(parameters))
+        facts.parameters = lambda: self._trainable(parameters)
+        link, directory = _link_of_bridge(others)
+        self._recorder.begin(facts, learning_rates=self._learning_rates, link=link, link_directory=directory)
+        self._times = CallbackTimes(self._recorder.breakdown)
+        self._times.begin(others)
+        self._meet_loss_monitors(others)
+
+    @guarded
+    def _end(self, reason: str) -> None:
+        if self._times is not None:
+            self._times.end()
+            self._times = None
+        self._optimizer = None
+        self._recorder.end(reason)
+
+    def _find_optimizer(self, parameters: TrainingParameters) -> None:
+        self._optimizer = find_optimizer(parameters)
+        if self._optimizer is None:
+            self.faults.warn("optimizer", "no optimizer is found: the learning rate is not recorded")
+
+    def _learning_rates(self) -> Mapping[str, float]:
+        if self._optimizer is None:
+            return {}
+        return learning_rates(self._optimizer, lambda step: mindspore.Tensor(step, mindspore.int32))
+
+    def _trainable(self, parameters: TrainingParameters) -> list[Any]:
+        network = parameters.get("network") or parameters.get("train_network")
+        return list(network.trainable_params()) if hasattr(network, "trainable_params") else []
+
+    def _meet_loss_monitors(self, others: list[Any]) -> None:
+        for other in others:
+            if not isinstance(other, LossMonitor):
+                continue
+            if self._config.quiet_loss_monitor:
+                other._per_print_times = 0  # it goes on checking the loss, and says nothing more
+            else:
+                self.faults.warn(
+                    "loss monitor",
+                    "LossMonitor prints the loss as well; `quiet_loss_monitor: true` in monitor_config silences it",
+                )
+
+
+def _link_of_bridge(callbacks: list[Any]) -> tuple[Any, str]:
+    """Returns the link and the directory of a SummaryBridge among the callbacks; (None, "") without one."""
+    from ms_summary_bridge.callback.bridge import SummaryBridge
+
+    for callback in callbacks:
+        if isinstance(callback, SummaryBridge):
+            link = callback._link()
+            if link is not None:
+                return link, callback._open_session().config.tensorboard_dir
+    return None, ""
+
+
+def _end_at_exit(reference: weakref.ref[MindSporeTransformersMonitor]) -> None:
+    monitor = reference()
+    if monitor is not None:
+        monitor._end("the end of the process")

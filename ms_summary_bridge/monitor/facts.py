@@ -112,3 +112,20 @@ class Window(msgspec.Struct, kw_only=True):
     tokens: int | None = None
     overflows: int | None = None
     learning_rates: Callable[[], Mapping[str, float]] | None = None
+
+    def add(self, facts: StepFacts) -> None:
+        """Takes one more call."""
+        self.last = facts
+        self.steps += facts.steps
+        if facts.overflow is not None:
+            self.overflows = (self.overflows or 0) + (1 if facts.overflow else 0)
+        if facts.secs is None:
+            return
+        self.timed_steps += facts.steps
+        self.secs += facts.secs
+        if facts.data_secs is not None:
+            self.data_secs = (self.data_secs or 0.0) + facts.data_secs
+        if facts.samples is not None:
+            self.samples = (self.samples or 0) + facts.samples
+        if facts.tokens is not None:
+            self.tokens = (self.tokens or 0) + facts.tokens

@@ -98,8 +98,9 @@ def register_metric(
     """
 
     def register(metric: _MetricClass) -> _MetricClass:
-        if not (isinstance(metric, type) and issubclass(metric, Metric)):
-            raise UsageError(f"{metric!r} is no class derived from Metric")
+        given: object = metric
+        if not (isinstance(given, type) and issubclass(given, Metric)):
+            raise UsageError(f"{given!r} is no class derived from Metric")
         add_name(name, MetricName(meaning or name, bad, is_costly))
         _REGISTERED[name] = metric
         return metric

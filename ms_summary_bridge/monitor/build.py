@@ -1,0 +1,104 @@
+"""Makes the callbacks that one `monitor_config` section asks for.
+
+Layer: monitor.config_file, monitor.run_record, callback < **monitor.build**. Loads mindspore when it makes a callback.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, Final, TypeVar
+
+from ms_summary_bridge.errors import UsageError
+from ms_summary_bridge.monitor.backends import require_backends, summary_directory
+from ms_summary_bridge.monitor.config import MonitorConfig
+from ms_summary_bridge.monitor.config_file import load_config
+from ms_summary_bridge.monitor.distributed import find_place
+from ms_summary_bridge.monitor.run_record import choose_run_directory
+
+__all__ = ["build_monitor_callbacks", "register_callback"]
+
+_LOG: Final = logging.getLogger("ms_summary_bridge")
+_BUILT_IN: Final = "MindSporeTransformersMonitor"
+
+_REGISTERED: dict[str, type[Any]] = {}
+
+_Class = TypeVar("_Class", bound=type[Any])
+
+
+def register_callback(name: str) -> Callable[[_Class], _Class]:
+    """Makes a class known under a name that `callback.type` may hold.
+
+    Raises:
+        UsageError: The name is taken.
+
+    Example:
+        `@register_callback("MyMonitor")` above a callback class that takes the section as a dict.
+    """
+
+    def register(callback: _Class) -> _Class:
+        if name == _BUILT_IN or _REGISTERED.get(name, callback) is not callback:
+            raise UsageError(f"a callback {name!r} exists already")
+        _REGISTERED[name] = callback
+        return callback
+
+    return register
+
+
+def build_monitor_callbacks(
+    config: str | os.PathLike[str] | Mapping[str, Any] | bool | MonitorConfig, *, overrides: Sequence[str] = ()
+) -> list[Any]:
+    """Returns the callbacks for `Model.train`: the bridge where a viewer is among the backends, and the monitor.
+
+    Args:
+        config: Path of a YAML file, or a dict: a whole file with `monitor_config` among its keys, or the section alone.
+            True for all defaults.
+        overrides: `a.b=value`, paths relative to the section, values as YAML.
+
+    Raises:
+        ConfigError: Names every problem.
+        UsageError: `callback.type` names no class.
+        MissingDependencyError: A backend needs a package that is not installed.
+
+    Example:
+        `model.train(10, dataset, callbacks=build_monitor_callbacks("train.yaml"))`
+    """
+    if not isinstance(config, MonitorConfig):
+        config = load_config(config, overrides=overrides)
+    if not config.enable:
+        _LOG.warning("the monitor is switched off by `enable: false` in %s", config.source)
+        return []
+    require_backends(config)
+    if config.callback.type != _BUILT_IN:
+        return [_find_class(config.callback.type)(dict(config.raw))]
+
+    from ms_summary_bridge.monitor.callback import MindSporeTransformersMonitor
+
+    monitor = MindSporeTransformersMonitor(config)
+    if not {"tensorboard", "mindinsight"} & set(config.backends):
+        return [monitor]
+
+    from ms_summary_bridge.callback.bridge import SummaryBridge
+
+    directory = choose_run_directory(config, find_place())
+    monitor.run_directory = directory
+    arguments = {"summary_dir": summary_directory(directory), **config.bridge}
+    return [SummaryBridge(**arguments), monitor]
+
+
+def _find_class(name: str) -> Any:
+    if name in _REGISTERED:
+        return _REGISTERED[name]
+    module, colon, class_name = name.partition(":")
+    if not colon:
+        known = ", ".join(sorted({_BUILT_IN, *_REGISTERED}))
+        raise UsageError(
+            f"callback.type: no class {name!r} is registered (known: {known}); "
+            "register_callback makes one known, or write package.module:Class"
+        )
+    try:
+        return getattr(import_module(module), class_name)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"callback.type: {name!r} cannot be loaded: {error}") from error

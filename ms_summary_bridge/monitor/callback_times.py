@@ -1,0 +1,65 @@
+"""How much time other callbacks take, by timing their hooks from outside.
+
+Layer: monitor.breakdown < **monitor.callback_times**.
+
+MindSpore calls the hooks of all callbacks one after the other and tells nobody how long each took, so the monitor puts
+a timer around them, on each object, and takes it off at the end of the training.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from ms_summary_bridge.monitor.breakdown import Breakdown
+
+__all__ = ["CallbackTimes"]
+
+_HOOKS: Final = ("on_train_epoch_begin", "on_train_step_begin", "on_train_step_end", "on_train_epoch_end")
+_SAVERS: Final = ("ModelCheckpoint", "CheckpointMonitor")
+
+
+class CallbackTimes:
+    """Times the hooks of callbacks while a training runs.
+
+    Args:
+        breakdown: Is told of their time.
+    """
+
+    def __init__(self, breakdown: Breakdown) -> None:
+        self._breakdown = breakdown
+        self._timed: list[tuple[Any, str]] = []
+
+    def begin(self, callbacks: Iterable[Any]) -> None:
+        """Puts a timer around each hook; one that cannot be timed stays as it is."""
+        for callback in callbacks:
+            kind = _kind_of(callback)
+            for name in _HOOKS:
+                hook = getattr(callback, name, None)
+                if hook is None or name in getattr(callback, "__dict__", {}):  # timed or replaced by somebody already
+                    continue
+                with contextlib.suppress(AttributeError, TypeError):
+                    setattr(callback, name, self._timer(hook, kind))
+                    self._timed.append((callback, name))
+
+    def _timer(self, hook: Callable[[Any], Any], kind: str) -> Callable[[Any], Any]:
+        def timed(run_context: Any) -> Any:
+            with self._breakdown.spending(kind):
+                return hook(run_context)
+
+        return timed
+
+    def end(self) -> None:
+        """Takes all timers off."""
+        for callback, name in self._timed:
+            with contextlib.suppress(AttributeError, TypeError):
+                delattr(callback, name)
+        self._timed = []
+
+
+def _kind_of(callback: Any) -> str:
+    names = [kind.__name__ for kind in type(callback).__mro__]
+    if any(name in _SAVERS for name in names):
+        return "checkpoint"
+    return "evaluation" if "eval" in names[0].lower() else "callbacks"

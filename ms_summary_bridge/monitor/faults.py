@@ -1,0 +1,60 @@
+"""A fault of ours is one warning: it never reaches the training.
+
+Layer: errors < **monitor.faults**.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeVar
+
+__all__ = ["Faults", "HasFaults", "guarded"]
+
+_LOG: Final = logging.getLogger("ms_summary_bridge")
+
+
+class Faults:
+    """Says once for each kind what went wrong.
+
+    Args:
+        name: Who speaks.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._said: set[str] = set()
+        self.pid = os.getpid()
+
+    def warn(self, kind: str, message: str) -> None:
+        """Logs a message, unless one of its kind was logged before."""
+        if kind not in self._said:
+            self._said.add(kind)
+            _LOG.warning("%s: %s", self._name, message)
+
+
+class HasFaults(Protocol):
+    """What `guarded` needs of an object."""
+
+    faults: Faults
+
+
+_Hook = TypeVar("_Hook", bound=Callable[..., None])
+
+
+def guarded(hook: _Hook) -> _Hook:
+    """Turns an exception in a hook into one warning. In a forked child of the training the hook does nothing."""
+
+    @functools.wraps(hook)
+    def call(self: HasFaults, *arguments: Any, **options: Any) -> None:
+        if os.getpid() != self.faults.pid:
+            return
+        try:
+            hook(self, *arguments, **options)
+        except Exception as error:
+            kind = f"{hook.__name__} {type(error).__name__}"
+            self.faults.warn(kind, f"{hook.__name__} failed, training goes on: {error!r}")
+
+    return call  # type: ignore[return-value]

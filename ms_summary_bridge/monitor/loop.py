@@ -1,0 +1,153 @@
+"""Monitor: the monitor for training loops of one's own, with or without MindSpore.
+
+Layer: monitor.recorder < **monitor.loop**. Imports no mindspore.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from ms_summary_bridge.monitor.config import MonitorConfig
+from ms_summary_bridge.monitor.config_file import load_config
+from ms_summary_bridge.monitor.facts import TrainingFacts
+from ms_summary_bridge.monitor.faults import Faults, guarded
+from ms_summary_bridge.monitor.recorder import Recorder
+
+__all__ = ["Monitor"]
+
+_LOG: Final = logging.getLogger("ms_summary_bridge")
+
+
+class Monitor:
+    """Records a training loop: `with Monitor(config) as m`, and `m.step(loss=loss)` after each step.
+
+    Args:
+        config: A `monitor_config` section as a dict, the path of a file that holds one, a checked configuration, or
+            True for all defaults.
+        epochs: How many epochs are meant, for the time that is left.
+        steps_per_epoch: Steps of one epoch.
+        parameters: The trainable parameters, for the metric `update_ratio`.
+        initial_step: Step from which a resumed training counts; None to take the configuration's.
+
+    Raises:
+        ConfigError: The configuration has problems; it names all of them.
+        MissingDependencyError: A backend needs a package that is not installed.
+
+    Example:
+        `with Monitor({"interval": 0}) as m: m.step(loss=0.5, lr=1e-3, tokens=4096)`
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any] | str | os.PathLike[str] | MonitorConfig | bool = True,
+        *,
+        epochs: int | None = None,
+        steps_per_epoch: int | None = None,
+        parameters: Iterable[Any] | None = None,
+        initial_step: int | None = None,
+    ) -> None:
+        if not isinstance(config, MonitorConfig):
+            config = load_config(config)
+        self.config = config
+        self.faults = Faults("monitor")
+        listed = None if parameters is None else list(parameters)
+        self._facts = TrainingFacts(
+            epochs=epochs,
+            steps_per_epoch=steps_per_epoch,
+            samples_per_step=config.global_batch_size,
+            seq_length=config.seq_length,
+            initial_step=config.initial_step if initial_step is None else initial_step,
+            flops_per_token=config.flops_per_token,
+            model_flops=config.model_flops,
+            peak_flops=config.peak_flops,
+            parameters=None if listed is None else lambda: listed,
+        )
+        self._recorder = Recorder(config, self.faults)
+        self._step = self._facts.initial_step
+
+    @property
+    def run_directory(self) -> str | None:
+        """Where this run's files are; None before the first of them is made."""
+        return self._recorder.run_directory
+
+    def __enter__(self) -> Monitor:
+        self._begin()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._end(error[0].__name__ if error and error[0] is not None else "")
+
+    @guarded
+    def _begin(self) -> None:
+        if not self.config.enable:
+            _LOG.warning("the monitor is switched off by `enable: false` in %s", self.config.source)
+            return
+        self._recorder.begin(self._facts, tells_beginnings=False)
+        self._recorder.resume()
+        atexit.register(_end_at_exit, weakref.ref(self))
+
+    @guarded
+    def _end(self, reason: str) -> None:
+        self._recorder.end(reason)
+
+    def step(
+        self,
+        *,
+        loss: Any = None,
+        lr: Any = None,
+        tokens: int | None = None,
+        samples: int | None = None,
+        step: int | None = None,
+        epoch: int | None = None,
+        **values: Any,
+    ) -> None:
+        """Takes one step that has ended. Tensors are read when the next step ends.
+
+        Args:
+            loss: A number, array or tensor.
+            lr: Learning rate of the step.
+            tokens: Its tokens, over all cards.
+            samples: Its samples, over all cards.
+            step: Its number; None for one more than the last.
+            epoch: From 1; None to count it where `steps_per_epoch` is known.
+            values: Other numbers, by name: `grad_norm`, `loss_scale`, or any of your own.
+        """
+        self._take(step, epoch, samples, tokens, {"loss": loss, "lr": lr, **values})
+
+    @guarded
+    def _take(
+        self, step: int | None, epoch: int | None, samples: int | None, tokens: int | None, values: dict[str, Any]
+    ) -> None:
+        if not self._recorder.is_open:
+            return
+        last, self._step = self._step, self._step + 1 if step is None else step
+        if epoch is None and self._facts.steps_per_epoch:
+            epoch = max(0, self._step - self._facts.initial_step - 1) // self._facts.steps_per_epoch + 1
+        given = {name: value for name, value in values.items() if value is not None}
+        steps = max(1, self._step - last)
+        self._recorder.end_step(self._step, steps=steps, epoch=epoch, given=given, samples=samples, tokens=tokens)
+
+    @contextmanager
+    def timing(self, kind: str) -> Iterator[None]:
+        """Counts what runs inside as `evaluation`, `checkpoint` or `data`; the first two are left out of all rates."""
+        if not self._recorder.is_open:
+            yield
+            return
+        with self._recorder.spending(kind):
+            yield
+
+    def flush(self, timeout_secs: float = 30.0) -> bool:
+        """Waits until all that was recorded is written; returns False if that takes too long."""
+        return self._recorder.flush(timeout_secs)
+
+
+def _end_at_exit(reference: weakref.ref[Monitor]) -> None:
+    monitor = reference()
+    if monitor is not None:
+        monitor._end("the end of the process")

@@ -1,0 +1,391 @@
+"""The engine: is told of every step, and makes samples, warnings and notes of what it hears.
+
+Layer: callback.measures, monitor.measurement, monitor.breakdown, monitor.backends < **monitor.recorder**. No mindspore.
+
+A step's outputs are kept as they are and read when the next step begins, so that reading them costs no synchronisation
+of its own. Everything after the numbers is done by the writing thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+import msgspec
+
+from ms_summary_bridge.callback.link import WriterLink
+from ms_summary_bridge.callback.measures import StepOutputs, read_outputs, to_number
+from ms_summary_bridge.monitor.backends import make_sinks, require_backends, summary_directory
+from ms_summary_bridge.monitor.breakdown import Breakdown
+from ms_summary_bridge.monitor.config import MonitorConfig
+from ms_summary_bridge.monitor.distributed import Place, find_place
+from ms_summary_bridge.monitor.end_summary import EndSummary
+from ms_summary_bridge.monitor.facts import StepFacts, TrainingFacts, Window
+from ms_summary_bridge.monitor.faults import Faults
+from ms_summary_bridge.monitor.measurement import OWN_NAMES, Measurement
+from ms_summary_bridge.monitor.run_record import choose_run_directory, describe_run
+from ms_summary_bridge.monitor.sample import Note, Sample
+from ms_summary_bridge.monitor.warn_on_value import WarnOnValue
+from ms_summary_bridge.monitor.writer import Sink, Writer
+
+__all__ = ["Recorder", "interval_secs"]
+
+_CLOSE_SECS: Final = 30.0
+
+
+def interval_secs(config: MonitorConfig, ranks: int) -> float:
+    """Returns the seconds between two samples; `auto` is longer where many ranks write to one disk."""
+    if config.interval == "auto":
+        return 30.0 if ranks <= 1 else 60.0 if ranks < 64 else 120.0
+    return config.interval
+
+
+class _Pending(msgspec.Struct):
+    """A step whose outputs are not read yet."""
+
+    step: int
+    steps: int
+    epoch: int | None
+    outputs: Any
+    given: Mapping[str, Any]
+    samples: int | None
+    tokens: int | None
+    secs: float | None
+    data_secs: float | None
+    is_first: bool
+    wall_time: float
+    monotonic: float
+
+
+class Recorder:
+    """Records one process of a training.
+
+    Args:
+        config: The configuration.
+        faults: Is told what fails.
+        run_directory: Where the run's files go; None to choose it when the training begins.
+        place: Where this process stands; None to find out when the training begins.
+        clock: Monotonic seconds.
+        wall_clock: Seconds since epoch.
+
+    Raises:
+        MissingDependencyError: A backend needs a package that is not installed.
+    """
+
+    def __init__(
+        self,
+        config: MonitorConfig,
+        faults: Faults,
+        *,
+        run_directory: str | None = None,
+        place: Place | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        require_backends(config)
+        self.config = config
+        self.faults = faults
+        self.run_directory = run_directory
+        self._given_place = place
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self.is_open = False
+
+    # ------------------------------------------------------------------ a training begins and ends
+
+    def begin(
+        self,
+        training: TrainingFacts,
+        *,
+        learning_rates: Callable[[], Mapping[str, float]] | None = None,
+        link: WriterLink | None = None,
+        link_directory: str = "",
+        tells_beginnings: bool = True,
+    ) -> None:
+        """A training begins.
+
+        Args:
+            training: What is known of it; rank, device and host are filled in here.
+            learning_rates: Reads those of the last step.
+            link: Of a SummaryBridge beside the monitor.
+            link_directory: Where that one writes.
+            tells_beginnings: Whether `begin_step` will be called.
+        """
+        self._place = place = self._given_place or find_place()
+        self.training = msgspec.structs.replace(
+            training,
+            rank=place.rank,
+            ranks=place.ranks,
+            rank_source=place.source,
+            device=f"{place.device} {place.device_id}",
+            device_id=place.device_id,
+            host=place.host,
+        )
+        self._learning_rates = learning_rates
+        self._link = link
+        self._link_directory = link_directory
+        self._interval = interval_secs(self.config, place.ranks)
+        self._names = {metric.name for metric in self.config.metrics}
+        self._warnings = WarnOnValue(self.config.callback)
+        self._measurement = Measurement(self.config.metrics, self.training, self.faults, self._check)
+        self.breakdown = Breakdown(self._clock, tells_beginnings=tells_beginnings)
+        self._summary = EndSummary(began=self._clock())
+        self._writer = Writer(self._make_sinks, self.faults, clock=self._clock)
+        self._pending: _Pending | None = None
+        self._window: Window | None = None
+        self._sampled_at: float | None = None
+        self._printed_step = self._step = self._read_step = training.initial_step
+        self._session_steps = 0
+        self._moment = (self._clock(), self._wall_clock())  # when the last step that was read ended
+        self._shares = (0.0, 0.0)
+        self.is_open = True
+        where = f"{self.training.device} of {place.host}"
+        text = f"global rank {place.rank} of {place.ranks} (from {place.source}), {where}"
+        self._note("start", text, level=logging.INFO)
+
+    def _make_sinks(self) -> list[Sink]:
+        """Is called by the writing thread, because it may have to wait for rank 0."""
+        if self.run_directory is None:
+            self.run_directory = choose_run_directory(self.config, self._place)
+        record = describe_run(self.config, self._place, self.run_directory)
+        return make_sinks(self.config, self.training, self.run_directory, record, self.faults.warn, link=self._link)
+
+    def end(self, reason: str = "") -> None:
+        """The training ends: the last step is read, all is written, and what was recorded is summed up.
+
+        Args:
+            reason: Why it ended before its time; empty when it did not.
+        """
+        if not self.is_open:
+            return
+        self.is_open = False
+        try:
+            self.finish_step()
+            if self._window is not None:
+                self._take_sample(is_printed=True)
+            self.breakdown.pause(self._clock())
+            self._measurement.close()
+        finally:
+            self._writer.flush(_CLOSE_SECS)  # the run's directory is known then
+            self._writer.put(self._end_note(reason))
+            self._writer.close(_CLOSE_SECS)
+
+    def _end_note(self, reason: str) -> Note:
+        directory = self.run_directory
+        viewed = self._link_directory or (summary_directory(directory) if directory is not None else "")
+        text, fields = self._summary.describe(
+            self.config,
+            reason,
+            step=self._step,
+            now=self._clock(),
+            warnings=self._warnings.counts,
+            dropped=self._writer.dropped,
+            breakdown=self.breakdown.secs,
+            rank=self.training.rank,
+            run_directory=directory,
+            viewed=viewed,
+        )
+        level = logging.INFO if self.training.rank == 0 else None
+        return Note(kind="end", step=self._step, wall_time=self._wall_clock(), text=text, fields=fields, level=level)
+
+    # ------------------------------------------------------------------ steps
+
+    def begin_step(self) -> None:
+        """A step begins: the one before it is read."""
+        self.breakdown.begin_step(self._clock())
+        self.finish_step()
+        self.breakdown.leave_beginning()
+
+    def end_step(
+        self,
+        step: int,
+        *,
+        steps: int = 1,
+        epoch: int | None = None,
+        outputs: Any = None,
+        given: Mapping[str, Any] | None = None,
+        samples: int | None = None,
+        tokens: int | None = None,
+    ) -> None:
+        """A step has ended, or a call of several. Nothing of it is read yet.
+
+        Args:
+            step: Its number over all epochs and sessions.
+            steps: How many steps the call stands for.
+            epoch: From 1.
+            outputs: What the network returned, in any form that MindSpore's training cells give it.
+            given: Numbers by name, which go before those of `outputs`.
+            samples: Samples of the call over all cards, when they differ from the training's own.
+            tokens: Tokens of the call over all cards.
+        """
+        now = self._clock()
+        secs, data_secs = self.breakdown.end_step(now)
+        self.finish_step()  # where nobody says when a step begins
+        training = self.training
+        if samples is None and training.samples_per_step is not None:
+            samples = training.samples_per_step * steps
+        if tokens is None and samples is not None and training.seq_length is not None:
+            tokens = samples * training.seq_length
+        is_first = self._session_steps == 0
+        self._session_steps += steps
+        self._step = step
+        moment = (self._wall_clock(), now)
+        self._pending = _Pending(
+            step, steps, epoch, outputs, given or {}, samples, tokens, secs, data_secs, is_first, *moment
+        )
+        self.breakdown.leave_end()
+
+    def finish_step(self) -> None:
+        """Reads the step that has ended last, checks it, and takes a sample when one is due."""
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return
+        facts, given = self._read(pending)
+        self._read_step, self._moment = facts.step, (pending.monotonic, pending.wall_time)
+        if self._window is None:
+            self._window = Window(last=facts, learning_rates=self._learning_rates)
+        self._window.add(facts)
+        self._summary.add(facts)
+        self._measurement.observe(facts, given)
+        if facts.secs is not None:
+            self._miss(facts)
+        is_due = self._sampled_at is None or pending.monotonic - self._sampled_at >= self._interval
+        every = self.config.per_print_step
+        if every is not None and facts.step // every != self._printed_step // every:
+            self._printed_step = facts.step
+            is_due = True
+        if is_due:
+            self._take_sample(is_printed=True)
+
+    def _miss(self, facts: StepFacts) -> None:
+        """Says once which rates cannot be known, and what they need."""
+        if facts.samples is None and "samples_per_second" in self._names:
+            self.faults.warn("samples", "samples_per_second is left out: give global_batch_size")
+        if facts.tokens is None and "tokens_per_second" in self._names:
+            self.faults.warn("tokens", "tokens_per_second is left out: give seq_length (and global_batch_size)")
+
+    def _read(self, pending: _Pending) -> tuple[StepFacts, dict[str, float]]:
+        outputs = StepOutputs()
+        given: dict[str, float] = {}
+        try:
+            if pending.outputs is not None:
+                outputs = read_outputs(pending.outputs)
+            for name, value in pending.given.items():
+                number = to_number(value)
+                if number is not None:
+                    given[name] = number
+                elif value is not None:
+                    self.faults.warn(f"given {name}", f"{name} is left out: {type(value).__name__} is no number")
+        except Exception as error:  # a tensor whose computation failed raises what it likes
+            self.faults.warn("outputs", f"the outputs of a step cannot be read: {error!r}")
+        loss = given.get("loss", outputs.loss)
+        if loss is None:
+            self.faults.warn("loss", "the outputs of a step hold no number that can be the loss")
+        elif self.training.loss_divisor != 1:
+            loss /= self.training.loss_divisor
+        facts = StepFacts(
+            step=pending.step,
+            steps=pending.steps,
+            epoch=pending.epoch,
+            loss=loss,
+            grad_norm=given.get("grad_norm", outputs.grad_norm),
+            loss_scale=given.get("loss_scale", outputs.loss_scale),
+            learning_rate=given.get("lr", outputs.learning_rate),
+            overflow=outputs.overflow,
+            samples=pending.samples,
+            tokens=pending.tokens,
+            secs=pending.secs,
+            data_secs=pending.data_secs,
+            is_first=pending.is_first,
+        )
+        return facts, {name: number for name, number in given.items() if name not in OWN_NAMES}
+
+    def _take_sample(self, *, is_printed: bool) -> None:
+        window, self._window = self._window, None
+        assert window is not None
+        facts, training = window.last, self.training
+        monotonic, wall_time = self._moment
+        is_first, self._sampled_at = self._sampled_at is None, monotonic
+        sample = Sample(
+            step=facts.step,
+            epoch=facts.epoch,
+            step_in_epoch=_step_in_epoch(facts, training),
+            wall_time=wall_time,
+            monotonic=monotonic,
+            interval_steps=window.steps,
+            is_first=is_first,
+            secs_left=_secs_left(facts, training, window),
+            data_share=self._data_share(),
+            is_printed=is_printed,
+        )
+        self._measurement.take(sample, window)
+        self._writer.put(sample)
+
+    def _check(self, metric: str, name: str, value: float) -> None:
+        if not self._warnings.watches(metric):
+            return
+        monotonic, wall_time = self._moment
+        note = self._warnings.check(
+            metric,
+            name,
+            value,
+            step=self._read_step,
+            session_steps=self._session_steps,
+            now=monotonic,
+            wall_time=wall_time,
+        )
+        if note is not None:
+            self._writer.put(note)
+
+    def _data_share(self) -> float | None:
+        """Returns which part of the time since the last sample was spent waiting for data."""
+        data, total = self.breakdown.secs["data"], sum(self.breakdown.secs.values())
+        last_data, last_total = self._shares
+        self._shares = (data, total)
+        return (data - last_data) / (total - last_total) if total > last_total else None
+
+    # ------------------------------------------------------------------ what is no step
+
+    def pause(self) -> None:
+        """An epoch ends: its last step is read, and what follows belongs to no step."""
+        self.breakdown.pause(self._clock())
+        self.finish_step()
+
+    def resume(self) -> None:
+        """An epoch begins."""
+        self.breakdown.resume(self._clock())
+
+    def spending(self, kind: str) -> AbstractContextManager[None]:
+        """Counts what runs inside as one part of the breakdown; evaluation and saving are left out of all rates."""
+        return self.breakdown.spending(kind)
+
+    def milestone(self, text: str, **fields: Any) -> None:
+        """Notes something that happened."""
+        self._note("milestone", text, fields=fields)
+
+    def _note(self, kind: str, text: str, *, fields: dict[str, Any] | None = None, level: int | None = None) -> None:
+        moment = self._wall_clock()
+        self._writer.put(
+            Note(kind=kind, step=self._step, wall_time=moment, text=text, fields=fields or {}, level=level)
+        )
+
+    def flush(self, timeout_secs: float = 30.0) -> bool:
+        """Waits until all that was recorded is written; returns False if that takes too long."""
+        return not self.is_open or self._writer.flush(timeout_secs)
+
+
+def _step_in_epoch(facts: StepFacts, training: TrainingFacts) -> int | None:
+    if not training.steps_per_epoch or facts.step <= training.initial_step:
+        return None
+    return (facts.step - training.initial_step - 1) % training.steps_per_epoch + 1
+
+
+def _secs_left(facts: StepFacts, training: TrainingFacts, window: Window) -> float | None:
+    """Returns how long the rest takes at the speed of this interval."""
+    if not window.timed_steps or not training.epochs or not training.steps_per_epoch:
+        return None
+    left = training.epochs * training.steps_per_epoch - (facts.step - training.initial_step)
+    return max(0, left) * window.secs / window.timed_steps
