@@ -141,12 +141,13 @@ class _RunConversion:
         self._sink: RunSink = (TensorBoardRun if to_tensorboard else MindSporeRun)(
             task.destination,
             host=task.run.host,
+        self._has_archive = any(archive_name(_other(task.run.format)) in path for path in task.run.archives)
             state=self.state,
             losses=self._losses,
             keep_archive=task.options.keep_archive,
             is_dry=task.options.dry_run,
             is_own=self._is_ours,
-            is_restored=any(archive_name(_other(task.run.format)) in path for path in task.run.archives),
+            is_restored=self._has_archive,
         )
         self._decoder = make_decoder(task.run.format)
         if isinstance(self._decoder, tensorboard.TensorBoardDecoder):
@@ -198,7 +199,7 @@ class _RunConversion:
         if self._is_ours and not self.task.run.archives:
             if self._derived:
                 report.problems.append(
-                    f"{self._derived} values were computed from others (tensors, counts of NaN, graphs) by an earlier "
+                    f"{self._derived} values were computed from others (tensors, counts of NaN) by an earlier "
                     "conversion; there is no archive beside them that holds the originals, so these are not restored"
                 )
             elif run.format == mindspore.FORMAT:  # every conversion has something to keep, the version at least
@@ -314,7 +315,7 @@ class _RunConversion:
                 self._sink.write_version(event, source)
             elif isinstance(content, SessionLog):
                 self._put_session_log(event, content, source)
-            elif event.derived:
+            elif event.derived and (content.kind != "graph" or self._has_archive):
                 self._derived += 1
             elif self._is_for_tensorboard_alone(event):
                 self._users += 1

@@ -19,7 +19,8 @@ from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Event
 from ms_summary_bridge.formats._graph_names import NodeNames, common_scope, legal_name
-from ms_summary_bridge.formats.graph import GraphCounts, convert_graph, convert_graph_event, is_converted_graph
+from ms_summary_bridge.formats.graph import GraphCounts, convert_graph, convert_graph_event
+from ms_summary_bridge.formats.graph_events import is_converted_graph
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from ms_summary_bridge.formats.tensorboard import TensorBoardDecoder, TensorBoardEncoder

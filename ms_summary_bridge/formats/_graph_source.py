@@ -6,16 +6,25 @@ Read from the wire, with values and types left as bytes: a network has few disti
 each is looked at once. Inside a MindSpore process, where protobuf is pure Python, that is 12 times as fast as message
 objects.
 
+A graph that was made from a TensorFlow graph says in each part what that was there (`Origin`, field 1000, as in plugin
+data: its name, and its operator for a kind; on an input, what stood behind the name). MindInsight's reader passes over
+fields it does not know; measured on 2.3.1.
+
 Source: `proto/mindspore/graph.proto`.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from ms_summary_bridge.formats import wire
+from ms_summary_bridge.formats._origin import Origin, decode_origin
 
 __all__ = ["Constant", "Graph", "Operator", "Output", "Parameter", "read_graph"]
+
+_ORIGIN: Final = 1000 << 3 | wire.LENGTH_DELIMITED
 
 
 class Operator(msgspec.Struct):
@@ -32,6 +41,9 @@ class Operator(msgspec.Struct):
     """Names and `ValueProto`s."""
     output_type: bytes = b""
     """A `TypeProto`."""
+    origin: Origin | None = None
+    input_origins: dict[int, str] = {}
+    """By the number of an input."""
 
 
 class Parameter(msgspec.Struct):
@@ -40,6 +52,7 @@ class Parameter(msgspec.Struct):
     name: str = ""
     type: bytes = b""
     default: bytes | None = None
+    origin: Origin | None = None
 
 
 class Output(msgspec.Struct):
@@ -54,6 +67,7 @@ class Constant(msgspec.Struct):
 
     name: str = ""
     value: bytes = b""
+    origin: Origin | None = None
 
 
 class Graph(msgspec.Struct):
@@ -84,7 +98,7 @@ def read_graph(data: bytes) -> Graph:
         elif key == 0x22:
             graph.outputs.append(Output(*_read_pair(data, a, b)))
         elif key == 0x2A:
-            graph.constants.append(Constant(*_read_pair(data, a, b)))
+            graph.constants.append(Constant(*_read_pair(data, a, b), decode_origin(data[a:b])))
     return graph
 
 
@@ -92,7 +106,10 @@ def _read_operator(data: bytes, start: int, end: int) -> Operator:
     operator = Operator()
     for key, a, b in wire.fields(data, start, end):
         if key == 0x0A:
-            operator.inputs.append(_read_input(data, a, b))
+            name, is_control, origin = _read_input(data, a, b)
+            if origin:
+                operator.input_origins[len(operator.inputs)] = origin
+            operator.inputs.append((name, is_control))
         elif key == 0x12:
             operator.name = data[a:b].decode()
         elif key == 0x1A:
@@ -107,18 +124,23 @@ def _read_operator(data: bytes, start: int, end: int) -> Operator:
             operator.full_name = data[a:b].decode()
         elif key == 0x52:
             operator.instance_name = data[a:b].decode()
+        elif key == _ORIGIN:
+            operator.origin = decode_origin(data[start:end])
     return operator
 
 
-def _read_input(data: bytes, start: int, end: int) -> tuple[str, bool]:
-    name = ""
+def _read_input(data: bytes, start: int, end: int) -> tuple[str, bool, str]:
+    name = origin = ""
     is_control = False
     for key, a, b in wire.fields(data, start, end):
         if key == 0x0A:
             name = data[a:b].decode()
         elif key == 0x10:
             is_control = a == 1  # CONTROL_EDGE; a number protobuf does not know it reads as the first, DATA_EDGE
-    return name, is_control
+        elif key == _ORIGIN:
+            found = decode_origin(data[start:end])
+            origin = (found and found.tag) or ""
+    return name, is_control, origin
 
 
 def _read_parameter(data: bytes, start: int, end: int) -> Parameter:
@@ -130,6 +152,8 @@ def _read_parameter(data: bytes, start: int, end: int) -> Parameter:
             parameter.type = data[a:b]
         elif key == 0x1A:
             parameter.default = data[a:b]
+        elif key == _ORIGIN:
+            parameter.origin = decode_origin(data[start:end])
     return parameter
 
 

@@ -25,9 +25,9 @@ import numpy as np
 
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 
-__all__ = ["EncodedType", "EncodedValue", "ValueEncoder", "to_bytes"]
+__all__ = ["TENSORFLOW_TYPES", "EncodedType", "EncodedValue", "ValueEncoder", "to_bytes"]
 
-_TYPES: Final = {
+TENSORFLOW_TYPES: Final = {
     1: 10,  # bool
     2: 6,  # int8
     3: 5,  # int16
@@ -62,7 +62,7 @@ class EncodedType(msgspec.Struct, frozen=True):
     shapes: bytes | None
     """Shapes of the outputs."""
     text: bytes | None
-    """The type in words, where there is no `type`."""
+    """The type in words, where it is no tensor."""
     elements: int
     """Outputs of a sequence; 0 for what is no sequence."""
 
@@ -129,8 +129,14 @@ def _encode_type(output_type: Any) -> EncodedType:
     number = _tensorflow_type(output_type)
     if number:
         _set_shape(shapes.list.shape.add(), output_type, False)
-        return EncodedType(_type_attr(number), shapes.SerializeToString(), None, 0)
-    return EncodedType(None, None, _text_attr(_type_text(output_type)) if output_type.data_type else None, 0)
+        # A number is told from a tensor without dimensions by words.
+        text = None if output_type.HasField("tensor_type") else _text_attr(_type_text(output_type))
+        return EncodedType(_type_attr(number), shapes.SerializeToString(), text, 0)
+    text = _text_attr(_type_text(output_type)) if output_type.data_type else None
+    if output_type.HasField("tensor_type") and output_type.tensor_type.HasField("shape"):
+        _set_shape(shapes.list.shape.add(), output_type, False)
+        return EncodedType(None, shapes.SerializeToString(), text, 0)
+    return EncodedType(None, None, text, 0)
 
 
 def _text_attr(text: str) -> bytes:
@@ -146,8 +152,8 @@ def _elements_of(output_type: Any) -> Any:
 def _tensorflow_type(output_type: Any) -> int:
     """Returns TensorFlow's number for the elements of a tensor or for a number; 0 where it has none."""
     if output_type.HasField("tensor_type"):
-        return _TYPES.get(output_type.tensor_type.elem_type, 0)
-    return _TYPES.get(output_type.data_type, 0)
+        return TENSORFLOW_TYPES.get(output_type.tensor_type.elem_type, 0)
+    return TENSORFLOW_TYPES.get(output_type.data_type, 0)
 
 
 def _set_shape(shape: Any, output_type: Any, is_element: bool) -> None:
@@ -198,12 +204,12 @@ def _encode_value(value: Any) -> EncodedValue:
     else:
         number, sizes = value.dtype, []
     shapes: bytes | None = None
-    if number in _TYPES:
+    if number in TENSORFLOW_TYPES:
         shape = tb_pb.TensorShapeProto()
         for size in sizes:
             shape.dim.add(size=max(size, -1))
         shapes = tb_pb.AttrValue(list=tb_pb.AttrValue.ListValue(shape=[shape])).SerializeToString()
-    type_ = _type_attr(_TYPES.get(number, 0))
+    type_ = _type_attr(TENSORFLOW_TYPES.get(number, 0))
     return EncodedValue(attr.SerializeToString(), type_, shapes, value.int_val, graphs)
 
 

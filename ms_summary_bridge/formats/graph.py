@@ -6,13 +6,13 @@ Source: `proto/mindspore/graph.proto`, and what MindSpore writes into it:
 https://github.com/mindspore-ai/mindspore/blob/02ea13be381445c24108c5c875de4f6225a9092e/mindspore/ccsrc/debug/dump_proto.cc
 (ExportFuncGraph and the functions it calls). An input names an operator by its number, a parameter by its name, or a
 constant by `cst<n>`; it does not say which of a producer's outputs is meant. An operator that is itself computed, or is
-a graph, is written without a name. What TensorBoard makes of a graph stands in `formats._graph_names` and
-`formats._graph_values`; beyond that:
+a graph, is written without a name; the count goes on. What TensorBoard makes of a graph stands in
+`formats._graph_names` and `formats._graph_values`; beyond that:
 
 * Nodes with the operator `Const` are drawn small and beside the node that takes them, so each scope has a copy of its
   own. Nodes with an operator that ends in `Summary` are drawn as marks on what they take (`graph.ts`, build).
-* Fields it does not know are passed over, so that our mark (field 1000, as in plugin data) does no harm. Measured on
-  2.21, both loaders.
+* Fields it does not know are passed over, so that our marks (field 1000, as in plugin data: the graph is drawn by us,
+  a node is no operator, and what it was called) do no harm. Measured on 2.21, both loaders.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats._graph_names import NodeNames, common_scope, scope_of
 from ms_summary_bridge.formats._graph_source import Graph, Operator, Output, Parameter, read_graph
 from ms_summary_bridge.formats._graph_values import EncodedType, ValueEncoder, to_bytes
-from ms_summary_bridge.formats._origin import decode_origin
+from ms_summary_bridge.formats._origin import Origin, encode_origin
 from ms_summary_bridge.formats.protos import tb_pb
 
-__all__ = ["GraphCounts", "convert_graph", "convert_graph_event", "is_converted_graph"]
+__all__ = ["GraphCounts", "convert_graph", "convert_graph_event"]
 
 _GRAPH: Final = 0x22  # field 4: graph_def of an Event, graph of a ModelProto
 _NODE: Final = b"\x0a"
@@ -47,7 +47,7 @@ _UNKNOWN: Final = "Unknown"
 _GET_ITEM: Final = {"TupleGetItem", "RealTupleGetItem"}
 
 
-_Put = Callable[[str, str, list[str], dict[str, bytes]], None]  # name, op, inputs, attributes
+_Put = Callable[[str, str, list[str], dict[str, bytes], Origin | None], None]  # name, op, inputs, attributes, origin
 
 
 class GraphCounts(msgspec.Struct):
@@ -76,6 +76,21 @@ class GraphCounts(msgspec.Struct):
     """Operators that are not drawn under their full name, because it is taken or not legal."""
     drawn: int = 0
     """Nodes of the result: operators, parameters, outputs, copies of constants and unknown ones."""
+
+    def describe(self) -> str:
+        """Returns the counts in words; of what may go wrong only what did."""
+        text = f"{self.nodes} operators, {self.edges} edges"
+        if self.control_edges:
+            text += f", {self.control_edges} of them control edges"
+        if self.dangling_edges:
+            text += f", {self.dangling_edges} of them from names that nothing has"
+        if self.ambiguous:
+            text += f", {self.ambiguous} names are taken twice"
+        text += f"; {self.parameters} parameters, {self.constants} constants, {self.outputs} outputs"
+        if self.subgraphs:
+            text += f", {self.subgraphs} graphs inside it"
+        copies = f", {self.constant_copies} of them constants, one in each scope" if self.constant_copies else ""
+        return f"{text}; {self.drawn} nodes drawn{copies}"
 
 
 def convert_graph_event(payload: bytes) -> tuple[bytes, GraphCounts]:
@@ -127,12 +142,6 @@ def convert_graph(graph: bytes) -> tuple[bytes, GraphCounts]:
     return drawing.finish(), drawing.counts
 
 
-def is_converted_graph(graph_def: bytes) -> bool:
-    """Whether a `GraphDef` was made by `convert_graph`."""
-    origin = decode_origin(graph_def)
-    return origin is not None and origin.derived
-
-
 class _Drawing:
     """One `GraphDef` in the making."""
 
@@ -164,13 +173,15 @@ class _Drawing:
             wish = (_name_of(data) or key or "graph").replace("/", "_")
             self.draw(data, self._names.take(f"{scope}/{wish}" if scope else wish))
 
-    def _put(self, name: str, op: str, inputs: list[str], attrs: dict[str, bytes]) -> None:
+    def _put(self, name: str, op: str, inputs: list[str], attrs: dict[str, bytes], origin: Origin | None) -> None:
         self.counts.drawn += 1
         out = [wire.length_delimited(b"\x0a", name.encode()), wire.length_delimited(b"\x12", op.encode())]
         out += [wire.length_delimited(b"\x1a", each.encode()) for each in inputs]
         for key in sorted(attrs):  # a map has no order of its own
             entry = wire.length_delimited(b"\x0a", key.encode()) + wire.length_delimited(b"\x12", attrs[key])
             out.append(wire.length_delimited(b"\x2a", entry))
+        if origin is not None:
+            out.append(encode_origin(origin))
         self._parts.append(wire.length_delimited(_NODE, b"".join(out)))
 
 
@@ -243,8 +254,11 @@ class _GraphDrawing:
             (constant.name for constant in graph.constants),
         )
         for number, key in enumerate(ids):
-            if key:  # without a name it is drawn, but no edge can mean it
+            if key:
                 counts.ambiguous += self._source_of.setdefault(key, number) != number
+        for number, operator in enumerate(graph.operators):
+            if not operator.name:  # the number it would have had stands in what takes it
+                self._source_of.setdefault(str(number + 1), number)
         counts.nodes += len(graph.operators)
         counts.parameters += len(graph.parameters)
         counts.constants += len(graph.constants)
@@ -273,7 +287,7 @@ class _GraphDrawing:
             if isinstance(key, str):  # no number: nothing has this name
                 self._counts.unknown += 1
                 name = self._unknown[key] = self._take(scope, key or "unnamed")
-                self._put(name, _UNKNOWN, [], {})
+                self._put(name, _UNKNOWN, [], {}, Origin(key, kind="unknown"))
 
     def _uses(self) -> Iterator[tuple[str, str]]:
         """Yields each edge as the scope of what takes it, and the name of what it comes from."""
@@ -295,7 +309,7 @@ class _GraphDrawing:
         _set_type(attrs, "dtype", self._values.type(parameter.type))
         if parameter.default is not None:
             attrs["value"] = self._values.value(parameter.default).value
-        self._put(name, "Parameter", [], attrs)
+        self._put(name, "Parameter", [], attrs, Origin(parameter.name, kind="parameter"))
 
     def _put_operator(self, operator: Operator, name: str) -> None:
         scope = scope_of(name)
@@ -323,14 +337,15 @@ class _GraphDrawing:
                 number += 1
                 free = f"{key}_{number}"
             attrs[free] = self._values.value(value).value
-        self._put(name, operator.op_type or _UNKNOWN, data + control, attrs)  # TensorFlow's order of edges
+        self._put(name, operator.op_type or _UNKNOWN, data + control, attrs, None)  # TensorFlow's order of edges
 
     def _put_output(self, output: Output) -> None:
         scope = self._prefix + _OUTPUT_SCOPE
         source = self._edge_from(output.name, scope)
         attrs: dict[str, bytes] = {}
         _set_type(attrs, "T", self._values.type(output.type))
-        self._put(self._take(scope, source.rpartition("/")[2]), "Output", [source], attrs)
+        name = self._take(scope, source.rpartition("/")[2])
+        self._put(name, "Output", [source], attrs, Origin(output.name, kind="output"))
 
     # ------------------------------------------------------------------------------------------------ edges
 
@@ -355,7 +370,7 @@ class _GraphDrawing:
                 attrs["dtype"] = encoded.type
                 attrs["_output_shapes"] = encoded.shapes
             self._counts.constant_copies += 1
-            self._put(name, op, [], attrs)
+            self._put(name, op, [], attrs, Origin(constant.name, kind="constant"))
         return name
 
     def _output_index(self, operator: Operator) -> str:

@@ -21,6 +21,7 @@ from ms_summary_bridge.formats._names import TagNames
 from ms_summary_bridge.formats._origin import decode_writer, encode_writer
 from ms_summary_bridge.formats._scalar_shape import ScalarShapes
 from ms_summary_bridge.formats._tensor import decode_mindspore_tensor, encode_mindspore_tensor
+from ms_summary_bridge.formats.graph_events import draw_in_mindinsight, is_converted_graph
 from ms_summary_bridge.formats.mindinsight import fit_value
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor
 
@@ -55,7 +56,8 @@ class MindSporeDecoder:
     def decode(self, payload: bytes) -> Event:
         """Decodes one payload.
 
-        Graphs, lineage and explanations are carried as `Opaque`, whole.
+        Graphs, lineage and explanations are carried as `Opaque`, whole. A graph that was drawn from another format's
+        graph is marked as derived.
 
         Raises:
             EventDecodeError: The payload is no such message, or its wall_time is missing or not finite.
@@ -77,6 +79,7 @@ class MindSporeDecoder:
             if key == _WALL_TIME:
                 is_exact = is_exact and wall_time is None
                 wall_time = _UNPACK_DOUBLE(payload, a)[0]
+        is_derived = False
             elif key == _STEP:
                 is_exact = is_exact and step is None
                 step = wire.signed(a)
@@ -99,6 +102,7 @@ class MindSporeDecoder:
         if wall_time is None or not math.isfinite(wall_time):
             raise EventDecodeError(f"wall_time is {'missing' if wall_time is None else wall_time}")
         if content is None:
+                is_derived = key == 0x22 and not self._is_lineage and is_converted_graph(payload[a:b])
             content = Opaque(f"field {unknown}" if unknown else "empty event", payload)
         if writer:
             is_exact = is_exact and isinstance(content, FileVersion)
@@ -106,7 +110,7 @@ class MindSporeDecoder:
         if isinstance(content, Opaque) or (
             is_exact and not unknown and (step is None) == isinstance(content, FileVersion)
         ):
-            return Event(wall_time, step or 0, content, FORMAT)
+            return Event(wall_time, step or 0, content, FORMAT, None, is_derived)
         return Event(wall_time, step or 0, content, FORMAT, payload)
 
 
@@ -201,6 +205,7 @@ class MindSporeEncoder:
 
     def encode(self, event: Event) -> Encoded:
         """Encodes one event.
+        self._has_graph = False
 
         Loss: a float64 scalar or tensor is rounded to float32; kinds without a field in MindSpore's `Summary`
         are left out. Both are named in the result, and handed back in `archive`.
@@ -224,6 +229,8 @@ class MindSporeEncoder:
         losses: list[Loss] = []
         self.written = []
         for tagged in content.values:
+            if content.kind in ("graph", "meta_graph") and event.format == "tensorboard":
+                return self._encode_graph(event, content, head)
             if tagged.derived:
                 continue
             messages, loss = self._encode_value(tagged, event.format)
@@ -245,6 +252,13 @@ class MindSporeEncoder:
         value = tagged.value
         if source == FORMAT:
             if tagged.original is not None:
+    def _encode_graph(self, event: Event, content: Opaque, head: bytes) -> Encoded:
+        if content.kind == "meta_graph" and self._has_graph:  # TensorFlow writes the graph a second time in it
+            return Encoded(None, (Loss(content.kind, "", "MindInsight shows the graph the run has already"),), event)
+        encoded = draw_in_mindinsight(event, content.payload, head + b"\x10" + wire.varint(event.step))
+        self._has_graph = self._has_graph or encoded.payload is not None
+        return encoded
+
                 return [tagged.original], ""
             if isinstance(value, Opaque):
                 return [value.payload], ""

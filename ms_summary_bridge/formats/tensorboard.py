@@ -54,6 +54,7 @@ from ms_summary_bridge.formats._tensor import (
     encode_tensorboard_tensor,
     statistics_table,
     value_histogram,
+from ms_summary_bridge.formats.graph_events import draw_in_tensorboard, is_converted_graph
 )
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor, Value
 
@@ -126,7 +127,7 @@ class TensorBoardDecoder:
                     is_exact = is_exact and is_plain
                 elif key in _WHOLE:
                     content = Opaque(_WHOLE[key], payload)
-                    is_derived = key == 0x22 and _is_converted_graph(payload[a:b])
+                    is_derived = key == 0x22 and is_converted_graph(payload[a:b])
                 else:
                     unknown = key >> 3
         if not math.isfinite(wall_time):
@@ -317,7 +318,9 @@ class TensorBoardEncoder:
         if isinstance(content, SessionLog):
             return Encoded(head + wire.length_delimited(b"\x3a", _encode_session_log(content)))
         if content.kind == "graph" and event.format == "mindspore":
-            return _encode_graph(event, content.payload, head)
+            return draw_in_tensorboard(event, content.payload, head)
+        if content.kind == "dataset_graph" and event.format == "mindspore":
+            return self._encode_dataset_graph(event, content.payload, head)
         return Encoded(
             None, (Loss(content.kind, "", f"TensorBoard has no place for a MindSpore {content.kind}"),), event
         )
@@ -431,28 +434,6 @@ def _loss_of(value: Value) -> str:
     if isinstance(value, Tensor):
         return "shown as a table of statistics and a histogram of its elements"
     return value.reason or f"TensorBoard has no place for a {value.kind}"
-
-
-def _is_converted_graph(graph: bytes) -> bool:
-    from ms_summary_bridge.formats.graph import is_converted_graph
-
-    return is_converted_graph(graph)
-
-
-def _encode_graph(event: Event, payload: bytes, head: bytes) -> Encoded:
-    """Draws a MindSpore graph; the graph itself goes to the archive."""
-    from ms_summary_bridge.formats.graph import convert_graph_event  # here: it needs protobuf, which takes time to load
-
-    try:
-        graph, counts = convert_graph_event(payload)
-    except InvalidValueError as error:
-        return Encoded(None, (Loss("graph", "", error.message),), event)
-    note = f"drawn as a TensorFlow graph; {counts.nodes} operators, {counts.edges} edges"
-    if counts.dangling_edges:
-        note += f", {counts.dangling_edges} of them from names that nothing has"
-    if counts.ambiguous:
-        note += f", {counts.ambiguous} names are taken twice"
-    return Encoded(head + wire.length_delimited(b"\x22", graph), (Loss("graph", "", note),), event)
 
 
 def _encode_session_log(log: SessionLog) -> bytes:

@@ -1,0 +1,212 @@
+"""Drawings of graphs, turned back: what `formats.graph` and `formats.anf_graph` draw, without the original beside it.
+
+Layer: errors < **formats.graph_restoration**.
+
+What comes back has the nodes, edges, scopes, types and shapes of the original. A node of a drawing says what it was
+where its kind or its name does not (field 1000, see the two modules). Values that were drawn in words stay words.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ms_summary_bridge.errors import InvalidValueError
+from ms_summary_bridge.formats import wire
+from ms_summary_bridge.formats._anf_values import AnfValueEncoder
+from ms_summary_bridge.formats._graph_def import Node, read_graph_def, split_input
+from ms_summary_bridge.formats._graph_source import Operator, read_graph
+from ms_summary_bridge.formats._graph_values import ValueEncoder
+from ms_summary_bridge.formats._origin import Origin
+from ms_summary_bridge.formats.anf_graph import encode_input, encode_operator, read_safely, write_graph
+
+__all__ = ["RestoredCounts", "restore_graph", "restore_graph_def"]
+
+_TYPE_ATTRIBUTES = frozenset({"T", "_output_shapes", "output_type", "full_name"})
+
+
+class RestoredCounts(msgspec.Struct):
+    """What a drawing gave back."""
+
+    operators: int = 0
+    parameters: int = 0
+    constants: int = 0
+    outputs: int = 0
+    edges: int = 0
+
+    def describe(self) -> str:
+        """Returns the counts in words."""
+        return (
+            f"{self.operators} operators, {self.edges} edges; {self.parameters} parameters, "
+            f"{self.constants} constants, {self.outputs} outputs"
+        )
+
+
+def restore_graph(graph_def: bytes) -> tuple[bytes, RestoredCounts]:
+    """Makes a MindSpore `GraphProto` from the `GraphDef` that `convert_graph` drew.
+
+    Raises:
+        InvalidValueError: The bytes are no graph, or it is empty.
+
+    Loss: a graph inside a graph comes back as nodes in a scope, as it was drawn; values that were drawn in words, and
+    what was cut; the order of control edges among data edges.
+    """
+    return read_safely(lambda: _restore_graph(graph_def))
+
+
+def _restore_graph(graph_def: bytes) -> tuple[bytes, RestoredCounts]:
+    nodes = read_graph_def(graph_def).nodes
+    if not nodes:
+        raise InvalidValueError("the graph is empty")
+    values = AnfValueEncoder()
+    drawn = [node for node in nodes if not _kind_of(node)]
+    ids = {node.name: str(number) for number, node in enumerate(drawn, 1)}  # by drawn name
+    taken = set(ids.values())
+    counts = RestoredCounts(len(drawn))
+    plain: dict[tuple[str, bytes], str] = {}  # constants: name and value to the name given
+    parameters: list[bytes] = []
+    constants: list[bytes] = []
+
+    def free(name: str) -> str:
+        stem, number = name, 2
+        while name in taken:
+            name, number = f"{stem}_{number}", number + 1
+        taken.add(name)
+        return name
+
+    for node in nodes:
+        name = (node.origin.tag or "") if node.origin is not None else ""
+        if _kind_of(node) == "parameter":
+            ids[node.name] = free(name)
+            message = _named(ids[node.name], _type_of(node, "dtype", values))
+            if "value" in node.attributes:
+                message += wire.length_delimited(b"\x1a", values.value(node.attributes["value"]))
+            parameters.append(message)
+        elif _kind_of(node) == "constant":  # there is a copy in each scope
+            value = values.constant(node.attributes)
+            if (name, value) not in plain:
+                plain[name, value] = free(name)
+                constants.append(_named(plain[name, value], value))
+            ids[node.name] = plain[name, value]
+    for node in nodes:
+        if _kind_of(node) == "unknown" and node.origin is not None:
+            ids[node.name] = free(node.origin.tag or "")
+    operators: list[bytes] = []
+    outputs: list[bytes] = []
+    for node in nodes:
+        if not _kind_of(node):
+            operators.append(_operator(node, ids, values))
+            counts.edges += len(node.inputs)
+        elif _kind_of(node) == "output":
+            source = ids.get(split_input(node.inputs[0])[0], "") if node.inputs else ""
+            outputs.append(_named(source, _type_of(node, "T", values)))
+            counts.edges += 1
+    counts.parameters, counts.constants, counts.outputs = len(parameters), len(constants), len(outputs)
+    return write_graph(False, operators, parameters, outputs, constants), counts
+
+
+def _kind_of(node: Node) -> str:
+    """Returns what a node was if it was no operator."""
+    return node.origin.kind if node.origin is not None else ""
+
+
+def _named(name: str, message: bytes) -> bytes:
+    return wire.length_delimited(b"\x0a", name.encode()) + wire.length_delimited(b"\x12", message)
+
+
+def _type_of(node: Node, key: str, values: AnfValueEncoder) -> bytes:
+    attributes = node.attributes
+    return values.type(
+        attributes.get(key, b""), attributes.get("_output_shapes", b""), attributes.get("output_type", b"")
+    )
+
+
+def _operator(node: Node, ids: dict[str, str], values: AnfValueEncoder) -> bytes:
+    full_name = node.name
+    if "full_name" in node.attributes:
+        full_name = _text_of(node.attributes["full_name"])
+    inputs = []
+    for text in node.inputs:
+        name, is_control, _ = split_input(text)
+        inputs.append(encode_input(ids.get(name, name), is_control))
+    attributes = [
+        (key, values.value(value))
+        for key, value in node.attributes.items()
+        if key not in _TYPE_ATTRIBUTES and key != "instance_name"
+    ]
+    type_ = _type_of(node, "T", values)
+    out = encode_operator(ids[node.name], node.op, full_name, inputs, attributes, type_)
+    if "instance_name" in node.attributes:
+        out += wire.length_delimited(b"\x52", _text_of(node.attributes["instance_name"]).encode())
+    return out
+
+
+def _text_of(attribute: bytes) -> str:
+    found = [attribute[a:b] for key, a, b in wire.fields(attribute, 0, len(attribute)) if key == 0x12]
+    return b"".join(found).decode(errors="replace")
+
+
+def restore_graph_def(graph: bytes) -> tuple[bytes, RestoredCounts]:
+    """Makes a TensorFlow `GraphDef` from the `GraphProto` that `convert_graph_def` made.
+
+    Raises:
+        InvalidValueError: The bytes are no graph, or it is empty.
+
+    Loss: a function of the library comes back as nodes in a scope, as it was drawn; values that were drawn in words,
+    and what was cut.
+    """
+    return read_safely(lambda: _restore_graph_def(graph))
+
+
+def _restore_graph_def(graph: bytes) -> tuple[bytes, RestoredCounts]:
+    source = read_graph(graph)
+    values = ValueEncoder()
+    counts = RestoredCounts(len(source.operators), len(source.parameters), len(source.constants))
+    names: dict[str, str] = {}  # by id
+    parts: list[bytes] = []
+    for parameter in source.parameters:
+        name, op = _origin_of(parameter.origin, parameter.name, "Placeholder")
+        names[parameter.name] = name
+        encoded = values.type(parameter.type)
+        parts.append(_node(name, op, [], {"dtype": encoded.type, "_output_shapes": encoded.shapes}))
+    for constant in source.constants:
+        name, op = _origin_of(constant.origin, constant.name, "Const")
+        names[constant.name] = name
+        value = values.value(constant.value)
+        attributes = {"value": value.value, "dtype": value.type, "_output_shapes": value.shapes}
+        parts.append(_node(name, op, [], attributes))
+    for operator in source.operators:
+        names[operator.name] = _origin_of(operator.origin, operator.full_name, "")[0]
+    for operator in source.operators:
+        parts.append(_graph_def_node(operator, names, values))
+        counts.edges += len(operator.inputs)
+    if not parts:
+        raise InvalidValueError("the graph is empty")
+    return b"".join(wire.length_delimited(b"\x0a", part) for part in parts), counts
+
+
+def _origin_of(origin: Origin | None, name: str, op: str) -> tuple[str, str]:
+    """Returns the name and the operator that a part had before it was drawn."""
+    if origin is None:
+        return name, op
+    return name if origin.tag is None else origin.tag, origin.kind or op
+
+
+def _graph_def_node(operator: Operator, names: dict[str, str], values: ValueEncoder) -> bytes:
+    inputs = []
+    for number, (key, is_control) in enumerate(operator.inputs):
+        origin = operator.input_origins.get(number, "")
+        inputs.append(("^" if is_control else "") + names.get(key, "") + (origin or ("" if key in names else key)))
+    inputs.sort(key=lambda text: text.startswith("^"))  # TensorFlow's order
+    attributes: dict[str, bytes | None] = {key: values.value(value).value for key, value in operator.attributes}
+    attributes["_output_shapes"] = values.type(operator.output_type).shapes
+    return _node(names[operator.name], _origin_of(operator.origin, "", operator.op_type)[1], inputs, attributes)
+
+
+def _node(name: str, op: str, inputs: list[str], attributes: dict[str, bytes | None]) -> bytes:
+    out = [wire.length_delimited(b"\x0a", name.encode()), wire.length_delimited(b"\x12", op.encode())]
+    out += [wire.length_delimited(b"\x1a", each.encode()) for each in inputs]
+    for key, value in sorted(attributes.items()):
+        if value is not None:
+            entry = wire.length_delimited(b"\x0a", key.encode()) + wire.length_delimited(b"\x12", value)
+            out.append(wire.length_delimited(b"\x2a", entry))
+    return b"".join(out)
