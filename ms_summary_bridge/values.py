@@ -11,13 +11,15 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from ms_summary_bridge.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["KINDS", "Histogram", "Image", "Opaque", "Scalar", "Tensor", "Value"]
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import psutil
 import pytest
@@ -23,7 +24,7 @@ from ms_summary_bridge.callback.link import WriterLink
 from ms_summary_bridge.callback.live_run import LiveRunConfig
 from ms_summary_bridge.verify import verify_logdirs
 from tests.conftest import ROOT
-from tests.test_live_run import START, files, read, steps
+from tests.test_live_run import START, assert_equal, files, read, steps
 
 MakeLink = Callable[..., WriterLink]
 
@@ -372,3 +373,27 @@ def test_a_writer_that_cannot_be_started_is_said_once(
     assert messages(caplog).count("cannot be started") == 1
     assert link.dropped == {"scalar": 3}
     assert all(record.levelno == logging.WARNING for record in caplog.records)
+
+
+def test_a_run_of_scalars_loads_neither_numpy_nor_protobuf_to_be_written(tmp_path: Path) -> None:
+    """What the writer process costs is its start, and most of that would be these two."""
+    code = """
+import sys
+from ms_summary_bridge.callback.worker_start import load
+worker = load()
+config = worker.msgspec.json.decode(sys.argv[1], type=worker.LiveRunConfig)
+run = worker.LiveRun(config, lambda *warning: print(*warning))
+from ms_summary_bridge.values import Scalar
+run.write_values(1, 5.0, {"scalar": [{"tag": "loss", "value": Scalar.from_float32(0.5)}]})
+run.write_note(1, 5.0, "milestones/epoch", "epoch 1 ends")
+run.flush()
+print([name for name in ("numpy", "google.protobuf", "PIL") if name in sys.modules])
+import numpy
+run.write_values(1, 5.0, {"histogram": [{"tag": "w", "value": numpy.arange(9.0)}]})
+run.close()
+assert not run.unpackable
+"""
+    config = msgspec.json.encode(config_of(tmp_path / "run")).decode()
+    ran = subprocess.run([sys.executable, "-c", code, config], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert (ran.stdout, ran.stderr) == ("[]\n", "")
+    assert_equal(tmp_path / "run")

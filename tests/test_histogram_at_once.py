@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ms_summary_bridge.errors import EventDecodeError
 from ms_summary_bridge.events import Event, Summary, TaggedValue
-from ms_summary_bridge.formats import _histogram
+from ms_summary_bridge.formats import _bucket_table, _histogram
 from ms_summary_bridge.formats.protos import ms_pb
 from ms_summary_bridge.series import SeriesTable
 from ms_summary_bridge.values import Histogram
@@ -40,7 +40,7 @@ def decode_field_by_field(data: bytes, start: int = 0) -> Decoded:
     """The same without reading buckets at once."""
     nothing = np.empty(0), np.empty(0), np.empty(0, np.int64)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_histogram, "_read_buckets", lambda data, start, end: (*nothing, start))
+        patch.setattr(_bucket_table, "read_buckets", lambda data, start, end: (*nothing, start))
         return decode(data, start)
 
 

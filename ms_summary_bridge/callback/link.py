@@ -20,9 +20,12 @@ import time
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from ms_summary_bridge.callback.live_run import LiveRunConfig
+from ms_summary_bridge.callback.pack import pack_scalar
 from ms_summary_bridge.callback.ring import RingProducer
+from ms_summary_bridge.errors import InvalidValueError
 
 __all__ = ["WriterLink"]
 
@@ -74,6 +77,8 @@ class WriterLink:
         Where there is no room for all of it, its scalars go first and then each array by itself; those that still find
         none are dropped and counted.
         """
+        if collected.get("scalar"):
+            collected = {**collected, "scalar": [_packed(item) for item in collected["scalar"]]}
         if not any(collected.values()) or self.put("values", step, wall_time, collected):
             return
         if os.getpid() != self._pid or self._is_closed:
@@ -124,8 +129,8 @@ class WriterLink:
             reports, theirs = os.pipe()
             memory, doorbell = self._ring.memory_fd, self._ring.doorbell_fd
             # Without the working directory, which -c puts first: a json.py in it is not the training's own json.
-            code = "import sys; del sys.path[:sys.path[0] == '']; from ms_summary_bridge.callback.worker import main; "
-            code += "sys.exit(main(sys.argv[1:]))"
+            code = "import sys; del sys.path[:sys.path[0] == '']; "
+            code += "from ms_summary_bridge.callback.worker_start import start; sys.exit(start(sys.argv[1:]))"
             arguments = [str(memory), str(doorbell), str(theirs), str(self._pid)]
             arguments.append(msgspec.json.encode(self._config).decode())
             # Not a fork: a copy of a training process holds its memory, its threads' locks and its protobuf settings.
@@ -293,6 +298,14 @@ class WriterLink:
         missing = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         if missing:
             self.warn("missing", f"missing in the files: {missing}")
+
+
+def _packed(item: dict[str, Any]) -> dict[str, Any]:
+    """Returns a scalar as the four bytes it is written as: the writer process then needs no numpy for it."""
+    try:
+        return {**item, "value": pack_scalar(np.asarray(item["value"]))}
+    except (InvalidValueError, TypeError, ValueError, ArithmeticError):
+        return item  # the writer process says what is wrong with it, and counts it
 
 
 def _environment() -> dict[str, str]:

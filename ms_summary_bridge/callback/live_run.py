@@ -11,34 +11,29 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
-from typing import Any, Final
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from ms_summary_bridge.callback.live_file import LiveFile
-from ms_summary_bridge.callback.pack import pack_histogram, pack_image, pack_scalar, pack_tensor
 from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary, TaggedValue
 from ms_summary_bridge.formats import mindspore, tensorboard, wire
 from ms_summary_bridge.formats._origin import WRITER_USER, encode_writer
 from ms_summary_bridge.series import SeriesTable
-from ms_summary_bridge.values import Opaque
+from ms_summary_bridge.values import Opaque, Scalar, Value
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["WRITER_LIVE", "LiveRun", "LiveRunConfig"]
 
 WRITER_LIVE: Final = "ms_summary_bridge/live"
 
-_PACKERS: Final[dict[str, Callable[[npt.NDArray[Any]], Any]]] = {
-    "scalar": pack_scalar,
-    "histogram": pack_histogram,
-    "image": pack_image,
-    "tensor": pack_tensor,
-    "pixels": partial(pack_image, keeps_bytes=True),  # an image of the user's own: not stretched
-}
+_ARRAYS: Final = ("scalar", "histogram", "image", "tensor", "pixels")
 _LINEAGE_KEYS: Final = {
     "train_lineage": b"\x32",
     "eval_lineage": b"\x3a",
@@ -141,10 +136,13 @@ class LiveRun:
         values: list[TaggedValue] = []
         for plugin, items in collected.items():
             for item in items:
-                array = np.asarray(item["value"]) if plugin in _PACKERS else None
+                packed = item["value"]
+                array = np.asarray(packed) if plugin in _ARRAYS and type(packed) is not Scalar else None
                 try:
                     if array is not None:
-                        values.append(TaggedValue(item["tag"], _PACKERS[plugin](array)))
+                        packed = _packers()[plugin](array)
+                    if plugin in _ARRAYS:
+                        values.append(TaggedValue(item["tag"], packed))
                     elif plugin == "landscape":
                         values.append(TaggedValue(item["tag"], _landscape(item["tag"], item["value"])))
                     else:
@@ -232,6 +230,20 @@ class LiveRun:
         """Closes all files; may be called again."""
         for file in self.files:
             file.close()
+
+
+@cache
+def _packers() -> dict[str, Callable[[npt.NDArray[Any]], Value]]:
+    """Returns what packs the arrays of each plugin; loaded with the first array, see `callback.worker_start`."""
+    from ms_summary_bridge.callback.pack import pack_histogram, pack_image, pack_scalar, pack_tensor
+
+    return {
+        "scalar": pack_scalar,
+        "histogram": pack_histogram,
+        "image": pack_image,
+        "tensor": pack_tensor,
+        "pixels": partial(pack_image, keeps_bytes=True),  # an image of the user's own: not stretched
+    }
 
 
 def _landscape(tag: str, data: bytes) -> Opaque:

@@ -14,17 +14,19 @@ from __future__ import annotations
 
 import io
 import math
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.values import Histogram, Image, Scalar, Tensor
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 __all__ = ["bucket_counts", "pack_histogram", "pack_image", "pack_scalar", "pack_tensor"]
 
-_QUIET: Final = np.uint32(0x00400000)  # on its way through a Python float a signalling NaN becomes a quiet one
+_QUIET: Final = 0x00400000  # on its way through a Python float a signalling NaN becomes a quiet one
 _DTYPES: Final = frozenset(
     ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
 )
@@ -61,7 +63,7 @@ def pack_tensor(array: npt.NDArray[Any]) -> Tensor:
         numbers = array.astype("<f4").reshape(-1)
     is_nan = np.isnan(numbers)
     if is_nan.any():
-        numbers.view(np.uint32)[is_nan] |= _QUIET
+        numbers.view(np.uint32)[is_nan] |= np.uint32(_QUIET)
     return Tensor(numbers.reshape(array.shape), name)
 
 

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.values import Tensor
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = [
     "DT_DOUBLE",

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import io
 import struct
+import sys
 import warnings
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from ms_summary_bridge.errors import EventDecodeError, InvalidValueError, UnsupportedValueError
 from ms_summary_bridge.events import TaggedValue
@@ -23,6 +23,9 @@ from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats._origin import decode_metadata, decode_origin
 from ms_summary_bridge.formats._tensor import decode_tensorboard_tensor
 from ms_summary_bridge.values import Histogram, Image, Opaque, Tensor
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["MAX_BUCKETS", "MAX_TENSOR_ELEMENTS", "fit_histogram", "fit_value"]
 
@@ -86,7 +89,7 @@ def _is_of_mindspore(tagged: TaggedValue) -> bool:
 
 # ---------------------------------------------------------------- histograms
 
-_LARGEST_EDGE: Final = float(np.finfo(np.float64).max) / 4  # the difference of two such is a float64
+_LARGEST_EDGE: Final = sys.float_info.max / 4  # the difference of two such is a float64
 _LEAST_WIDTH: Final = 2.0**-1000
 
 

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from ms_summary_bridge.errors import EventDecodeError, InvalidValueError
 from ms_summary_bridge.events import (
@@ -57,6 +56,9 @@ from ms_summary_bridge.formats._tensor import (
 from ms_summary_bridge.formats.graph_events import draw_in_tensorboard, is_converted_graph
 )
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor, Value
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["FILE_VERSION", "FORMAT", "TensorBoardDecoder", "TensorBoardEncoder"]
 
