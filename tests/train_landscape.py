@@ -2,8 +2,9 @@
 
 Usage: python tests/train_landscape.py SUMMARY_DIR [--size N]
 
-In SUMMARY_DIR is then, beside what SummaryCollector wrote, one more summary file with two landscapes: `landscape_[1, 6]`
-with the path of the training (PCA), and `landscape_[6]` around its end (random directions). Checkpoints are removed.
+In SUMMARY_DIR is then, beside what SummaryCollector wrote, one more summary file with two landscapes:
+`landscape_[1, 6]` with the path of the training (PCA), and `landscape_[6]` around its end (random directions).
+Checkpoints are removed.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from ms_summary_bridge.formats.graph_events import draw_in_mindinsight, is_conve
 from ms_summary_bridge.formats.mindinsight import fit_value
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor
 
-__all__ = ["FILE_VERSION", "FORMAT", "MindSporeDecoder", "MindSporeEncoder"]
+__all__ = ["FILE_VERSION", "FORMAT", "MindSporeDecoder", "MindSporeEncoder", "is_of_lineage_file"]
 
 FORMAT: Final = "mindspore"
 FILE_VERSION: Final = "MindSpore.Event:1"
@@ -39,6 +39,11 @@ _LINEAGE_FILE: Final = {
     0x52: "user_defined_info",
 }
 _UNPACK_DOUBLE: Final = struct.Struct("<d").unpack_from
+
+
+def is_of_lineage_file(event: Event) -> bool:
+    """Whether an event of MindSpore's belongs into a lineage file, wherever it was found."""
+    return event.format == FORMAT and event.content.kind in _LINEAGE_FILE.values()
 
 
 class MindSporeDecoder:
@@ -74,12 +79,12 @@ class MindSporeDecoder:
         content: Content | None = None
         writer = ""
         is_exact = True
+        is_derived = False
         unknown = 0
         for key, a, b in wire.fields(payload, 0, len(payload)):
             if key == _WALL_TIME:
                 is_exact = is_exact and wall_time is None
                 wall_time = _UNPACK_DOUBLE(payload, a)[0]
-        is_derived = False
             elif key == _STEP:
                 is_exact = is_exact and step is None
                 step = wire.signed(a)
@@ -97,12 +102,12 @@ class MindSporeDecoder:
                 is_exact = is_exact and is_plain
             elif key in self._whole:
                 content = Opaque(self._whole[key], payload)
+                is_derived = key == 0x22 and not self._is_lineage and is_converted_graph(payload[a:b])
             else:
                 unknown = key >> 3
         if wall_time is None or not math.isfinite(wall_time):
             raise EventDecodeError(f"wall_time is {'missing' if wall_time is None else wall_time}")
         if content is None:
-                is_derived = key == 0x22 and not self._is_lineage and is_converted_graph(payload[a:b])
             content = Opaque(f"field {unknown}" if unknown else "empty event", payload)
         if writer:
             is_exact = is_exact and isinstance(content, FileVersion)
@@ -200,12 +205,12 @@ class MindSporeEncoder:
     def __init__(self, names: TagNames | None = None, *, fits: bool = True) -> None:
         self.names = names or TagNames()
         self._fits = fits
+        self._has_graph = False
         self.written: list[tuple[str, str]] = []
         """Kind and name of each value of the last event that was no MindSpore event."""
 
     def encode(self, event: Event) -> Encoded:
         """Encodes one event.
-        self._has_graph = False
 
         Loss: a float64 scalar or tensor is rounded to float32; kinds without a field in MindSpore's `Summary`
         are left out. Both are named in the result, and handed back in `archive`.
@@ -224,13 +229,13 @@ class MindSporeEncoder:
         if isinstance(content, SessionLog):  # restarts are told by the order of files here
             return Encoded(None, (), event)
         if not isinstance(content, Summary):
+            if content.kind in ("graph", "meta_graph") and event.format == "tensorboard":
+                return self._encode_graph(event, content, head)
             return Encoded(None, (Loss(content.kind, "", f"MindSpore summaries have no {content.kind}"),), event)
         parts: list[bytes] = []
         losses: list[Loss] = []
         self.written = []
         for tagged in content.values:
-            if content.kind in ("graph", "meta_graph") and event.format == "tensorboard":
-                return self._encode_graph(event, content, head)
             if tagged.derived:
                 continue
             messages, loss = self._encode_value(tagged, event.format)
@@ -247,11 +252,6 @@ class MindSporeEncoder:
         summary = wire.length_delimited(b"\x2a", b"".join(parts))
         return Encoded(head + b"\x10" + wire.varint(event.step) + summary, tuple(losses), archive)
 
-    def _encode_value(self, tagged: TaggedValue, source: str) -> tuple[list[bytes], str]:
-        """Returns the messages for one value (several for a batch of images), and what they do not hold."""
-        value = tagged.value
-        if source == FORMAT:
-            if tagged.original is not None:
     def _encode_graph(self, event: Event, content: Opaque, head: bytes) -> Encoded:
         if content.kind == "meta_graph" and self._has_graph:  # TensorFlow writes the graph a second time in it
             return Encoded(None, (Loss(content.kind, "", "MindInsight shows the graph the run has already"),), event)
@@ -259,6 +259,11 @@ class MindSporeEncoder:
         self._has_graph = self._has_graph or encoded.payload is not None
         return encoded
 
+    def _encode_value(self, tagged: TaggedValue, source: str) -> tuple[list[bytes], str]:
+        """Returns the messages for one value (several for a batch of images), and what they do not hold."""
+        value = tagged.value
+        if source == FORMAT:
+            if tagged.original is not None:
                 return [tagged.original], ""
             if isinstance(value, Opaque):
                 return [value.payload], ""

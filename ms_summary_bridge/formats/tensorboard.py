@@ -53,8 +53,8 @@ from ms_summary_bridge.formats._tensor import (
     encode_tensorboard_tensor,
     statistics_table,
     value_histogram,
-from ms_summary_bridge.formats.graph_events import draw_in_tensorboard, is_converted_graph
 )
+from ms_summary_bridge.formats.graph_events import draw_in_tensorboard, is_converted_graph
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor, Value
 
 if TYPE_CHECKING:
@@ -86,7 +86,8 @@ class TensorBoardDecoder:
         """Decodes one payload.
 
         Graphs, run metadata, log messages and values of plugins other than scalars, histograms and images are
-        carried as `Opaque`. A graph that was drawn from another format's graph is marked as derived.
+        carried as `Opaque`. A graph that was drawn from another format's graph is marked as derived. A text that
+        carries an event of MindSpore's is decoded as that event.
 
         Raises:
             EventDecodeError: The payload is no such message, or its wall_time is not finite.
@@ -136,6 +137,9 @@ class TensorBoardDecoder:
             raise EventDecodeError(f"wall_time is {wall_time}")
         if content is None:
             content = Opaque(f"field {unknown}" if unknown else "empty event", payload)
+        carried = _carried_event(content)
+        if carried is not None:
+            return Event(wall_time, step, carried, "mindspore")
         if writer is not None:
             if isinstance(content, FileVersion):
                 content = FileVersion(content.version, writer)
@@ -183,6 +187,8 @@ class TensorBoardDecoder:
             plugin = self.plugins.setdefault(tag, plugin)
             origin = decode_origin(content)
         message = payload[start:end]
+        if origin is not None and origin.event is not None:
+            return TaggedValue(tag, Opaque(origin.kind, origin.event), False, message)
         try:
             value = _decode_kind(payload, what, plugin, origin) or Opaque(plugin or "empty value", message)
         except InvalidValueError as error:
@@ -221,6 +227,16 @@ def _decode_kind(payload: bytes, what: tuple[int, int, int] | None, plugin: str,
     if plugin == "scalars":
         raise InvalidValueError(f"a tensor of shape {list(tensor.shape)} is not a scalar")
     return Tensor(tensor, tensor.dtype.name)
+
+
+def _carried_event(content: Content) -> Opaque | None:
+    """Returns what a summary of ours shows and carries: an event of MindSpore's, which is none of TensorBoard's."""
+    if not isinstance(content, Summary) or len(content.values) != 1:
+        return None
+    tagged = content.values[0]
+    if isinstance(tagged.value, Opaque) and tagged.value.kind == "dataset_graph" and tagged.original is not None:
+        return tagged.value
+    return None
 
 
 def _scalar_of(array: npt.NDArray[Any]) -> Scalar:
@@ -293,8 +309,9 @@ class TensorBoardEncoder:
     def encode(self, event: Event) -> Encoded:
         """Encodes one event.
 
-        Loss: a tensor becomes a table and a histogram of its elements, a MindSpore graph a drawing of it; kinds that
-        TensorBoard has no place for are left out. All are named in the result, and handed back in `archive`.
+        Loss: a tensor becomes a table and a histogram of its elements, a MindSpore graph or loss landscape a drawing
+        of it; kinds that TensorBoard has no place for are left out. All are named in the result, and handed back in
+        `archive`.
         """
         is_own = event.format == FORMAT
         content = event.content
@@ -327,6 +344,17 @@ class TensorBoardEncoder:
             None, (Loss(content.kind, "", f"TensorBoard has no place for a MindSpore {content.kind}"),), event
         )
 
+    def _encode_dataset_graph(self, event: Event, payload: bytes, head: bytes) -> Encoded:
+        """Describes a data set graph in a text, which carries the graph itself."""
+        from ms_summary_bridge.formats.dataset_graph import TAG, describe_dataset_graph  # here: as in `_encode_graph`
+
+        try:
+            text = describe_dataset_graph(payload)
+        except InvalidValueError as error:
+            return Encoded(None, (Loss(event.content.kind, "", error.message),), event)
+        value = _text_value(self.names.name(TAG, "text"), text, Origin(kind=event.content.kind, event=payload))
+        return Encoded(head + wire.length_delimited(b"\x2a", wire.length_delimited(b"\x0a", value)))
+
     def _encode_summary(self, event: Event, summary: Summary, head: bytes, is_own: bool) -> Encoded:
         parts: list[bytes] = []
         losses: list[Loss] = []
@@ -348,6 +376,8 @@ class TensorBoardEncoder:
                 loss = loss or _loss_of(value)
             except UnicodeEncodeError:
                 loss = "the tag is not UTF-8, which TensorBoard refuses"
+            except InvalidValueError as error:
+                loss = error.message
             if loss:
                 losses.append(Loss(value.kind, tagged.tag, loss))
         if event.original is not None:
@@ -373,14 +403,25 @@ class TensorBoardEncoder:
         elif isinstance(value, Image):
             name = self.names.name(tag, "image")
             for encoded in value.encoded:
-                out = b"\x08" + wire.varint(value.height) + b"\x10" + wire.varint(value.width)
-                out += b"\x18" + wire.varint(value.colorspace) + wire.length_delimited(b"\x22", encoded)
-                message = wire.length_delimited(b"\x0a", name.encode()) + wire.length_delimited(b"\x22", out)
-                yield message if name == tag else message + encode_metadata("images", 0, Origin(tag))
+                yield _image_value(name, value, encoded, None if name == tag else Origin(tag))
         elif isinstance(value, Tensor):
             yield self._table(tag, value)
             name = self.names.name(tag, "histogram", "histogram")
             yield _tensor_value(name, value_histogram(value), Origin(tag, derived=True, kind="tensor"))
+        elif value.kind == "landscape" and not value.reason:
+            yield from self._encode_landscape(tag, value)
+
+    def _encode_landscape(self, tag: str, value: Opaque) -> list[bytes]:
+        """Draws a loss landscape as a mesh and as an image; the landscape itself goes to the archive."""
+        # Here: few runs have one, and pillow takes time to load.
+        from ms_summary_bridge.formats._mesh import encode_mesh
+        from ms_summary_bridge.formats.landscape import SIZE, draw_landscape
+
+        mesh, picture = draw_landscape(value.payload, tag)
+        origin = Origin(tag, derived=True, kind=value.kind)
+        image = Image(SIZE[1], SIZE[0], 3, (picture,))
+        parts = encode_mesh(mesh, tag, lambda part: self.names.name(part, "mesh"), origin)
+        return [*parts, _image_value(self.names.name(tag, "image", "contour"), image, picture, origin)]
 
     def _around_scalar(self, tag: str) -> tuple[bytes, bytes]:
         around = self._scalars.get(tag)
@@ -416,6 +457,13 @@ def _text_value(name: str, text: str, origin: Origin) -> bytes:
     return wire.length_delimited(b"\x0a", name.encode()) + tensor + encode_metadata("text", DATA_CLASS_TENSOR, origin)
 
 
+def _image_value(name: str, image: Image, encoded: bytes, origin: Origin | None) -> bytes:
+    out = b"\x08" + wire.varint(image.height) + b"\x10" + wire.varint(image.width)
+    out += b"\x18" + wire.varint(image.colorspace) + wire.length_delimited(b"\x22", encoded)
+    message = wire.length_delimited(b"\x0a", name.encode()) + wire.length_delimited(b"\x22", out)
+    return message if origin is None else message + encode_metadata("images", 0, origin)
+
+
 def _tensor_value(name: str, rows: npt.NDArray[np.float64], origin: Origin) -> bytes:
     tensor = wire.length_delimited(b"\x42", encode_tensorboard_tensor(rows, DT_DOUBLE))
     metadata = encode_metadata("histograms", DATA_CLASS_TENSOR, origin)
@@ -435,6 +483,8 @@ def _loss_of(value: Value) -> str:
         return "" if len(value.encoded) == 1 else f"{len(value.encoded)} images written one by one"
     if isinstance(value, Tensor):
         return "shown as a table of statistics and a histogram of its elements"
+    if value.kind == "landscape" and not value.reason:
+        return "drawn as a surface and as a contour image"
     return value.reason or f"TensorBoard has no place for a {value.kind}"
 
 
