@@ -163,7 +163,7 @@ def _absolute(source: str) -> str:
 
 def _knows(state: State, run: Run, source: str) -> bool:
     for known in state.runs.values():
-        for file in run.files:
+        for file in run.sources:
             file_state = known.files.get(relative_path(file.path, source))
             if file_state is not None and is_same_file(file.path, file.size, file_state):
                 return True
@@ -234,7 +234,7 @@ def _make_tasks(
     live = {twin.directory: twin.files for twin in found.twins if twin.role == LIVE}
     for run in runs:
         # A run keeps the name it was given first, also when a second rank in its directory would now split it.
-        paths = [relative_path(file.path, source) for file in (*run.files, *run.lineage_files)]
+        paths = [relative_path(file.path, source) for file in run.sources]
         mine = [owners[path] for path in paths if path in owners]
         name = mine[0] if mine else _target_name(run)
         if name in tasks and mine:  # what was one run looks like two now; its output cannot be divided any more
@@ -304,10 +304,7 @@ def _convert_all(
 def _unread_bytes(task: RunTask) -> int:
     files = task.state.files
     known = {path: file.offset for path, file in files.items()}
-    return sum(
-        max(0, file.size - known.get(relative_path(file.path, task.source), 0))
-        for file in (*task.run.files, *task.run.lineage_files)
-    )
+    return sum(max(0, file.size - known.get(relative_path(file.path, task.source), 0)) for file in task.run.sources)
 
 
 def _results(

@@ -1,10 +1,11 @@
 """Logdir: finds the runs below a path, of either format, and the files of each in their order.
 
-Layer: event_file < **logdir**.
+Layer: event_file, graph_file < **logdir**.
 
 What is one run: MindSpore writes one file per process, so each rank in a directory is a run of its own. TensorBoard
 calls a directory a run, whatever number of files it holds; only files that this package wrote (their first event says
-so) are kept apart from the others.
+so) are kept apart from the others. A graph file of MindSpore's is a run of its own, since TensorBoard shows one graph
+for a run.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from ms_summary_bridge.file_names import (
 )
 from ms_summary_bridge.file_tree import Directory, Problem, WalkLog, walk_local, walk_url
 from ms_summary_bridge.formats.wire import FLOAT64, fields
+from ms_summary_bridge.graph_file import find_fault
 from ms_summary_bridge.values import Opaque
 
 __all__ = [
@@ -87,10 +89,15 @@ class Run(msgspec.Struct, frozen=True):
     """In time order. Empty where there are only lineage files or archives."""
     lineage_files: tuple[LogFile, ...] = ()
     """MindSpore's lineage files of this run, in time order."""
-    graph_files: tuple[str, ...] = ()
-    """`*.pb` files beside it; given to the first MindSpore run of a directory."""
+    graph_files: tuple[LogFile, ...] = ()
+    """MindSpore's `*.pb` file, which is then all that the run has."""
     archives: tuple[str, ...] = ()
     """Our archives beside it that hold records of the *other* format: what this run's format could not hold."""
+
+    @property
+    def sources(self) -> tuple[LogFile, ...]:
+        """All that the run is read from, archives apart."""
+        return (*self.files, *self.lineage_files, *self.graph_files)
 
 
 class Logdir(msgspec.Struct, frozen=True):
@@ -145,8 +152,9 @@ def discover(source: str | os.PathLike[str]) -> Logdir:
     taken = {name: {directory.name for directory in directories} for name in (MINDSPORE, TENSORBOARD)}
     runs: list[Run] = []
     twins: list[Run] = []
+    no_graphs: list[Problem] = []
     for directory in directories:
-        found, graphs, archives = _read_directory(directory, log)
+        found, graphs, archives = _read_directory(directory, log, no_graphs)
         mindspore = _mindspore_drafts(found)
         tensorboard = _tensorboard_drafts([item for item in found if item.format == TENSORBOARD])
         if not found:  # all that a conversion had to say may be in its archives
@@ -162,7 +170,6 @@ def discover(source: str | os.PathLike[str]) -> Logdir:
                 rank=draft.rank,
                 files=tuple(draft.files),
                 lineage_files=tuple(draft.lineage),
-                graph_files=tuple(graphs) if mindspore and draft is mindspore[0] else (),
                 archives=tuple(
                     path for path in archives if draft.role == CONVERT and archive_format(path) != draft.format
                 ),
@@ -170,6 +177,13 @@ def discover(source: str | os.PathLike[str]) -> Logdir:
             counterparts = tensorboard if draft.format == MINDSPORE else mindspore
             is_twin = draft.role != SOURCE and any(other.role == SOURCE for other in counterparts)
             (twins if is_twin else runs).append(run)
+        for file in graphs:
+            is_alone = len(graphs) == 1 and not mindspore and not tensorboard
+            part = "" if is_alone else os.path.basename(file.path.split("::")[0]).removesuffix(".pb") or "graph"
+            name = _free_name(directory.name, part, taken[MINDSPORE])
+            runs.append(Run(name, directory.path, MINDSPORE, SOURCE, "", None, (), graph_files=(file,)))
+    if not any(run.format == TENSORBOARD for run in runs):  # where TensorFlow's own `*.pb` files are no surprise
+        log.problems += no_graphs
     return Logdir(
         source,
         tuple(sorted(runs, key=_run_order)),
@@ -222,17 +236,26 @@ class _EnvelopeDecoder:
         return Event(wall_time, 0, FileVersion(version, writer) if is_bare and version else Opaque("event", b""))
 
 
-def _read_directory(directory: Directory, log: WalkLog) -> tuple[list[_Found], list[str], list[str]]:
-    """Returns a directory's event files in time order, graph files, archives."""
+def _read_directory(
+    directory: Directory, log: WalkLog, no_graphs: list[Problem]
+) -> tuple[list[_Found], list[LogFile], list[str]]:
+    """Returns a directory's event files in time order, graph files, archives; other `*.pb` files go to `no_graphs`."""
     found: list[_Found] = []
-    graphs: list[str] = []
+    graphs: list[LogFile] = []
     archives: list[str] = []
     for path in sorted(directory.files):
         name = path.split("::")[0].rsplit("/", 1)[-1] if is_url(path) else os.path.basename(path)
         if is_archive(name):
             archives.append(path)
         elif name.endswith(".pb"):
-            graphs.append(path)
+            try:
+                size, fault = find_fault(path)
+            except LogdirError as error:
+                size, fault = 0, str(error).removeprefix(f"{path}: ")
+            if fault:
+                no_graphs.append(Problem(path, fault))
+            else:
+                graphs.append(LogFile(path, size, 0, 0.0, None, "", 0))
         elif (item := _read_file(path, name, log)) is not None:
             found.append(item)
     return sorted(found, key=lambda item: item.file.order), graphs, archives

@@ -18,6 +18,8 @@ from ms_summary_bridge.event_file import EventFileReader, peek
 from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary
 from ms_summary_bridge.formats import mindspore, tensorboard
 from ms_summary_bridge.formats._origin import is_users
+from ms_summary_bridge.formats.hparams import is_metric_of_lineage
+from ms_summary_bridge.graph_file import read_graph_file
 from ms_summary_bridge.logdir import CONVERT, SOURCE, LogFile, Run
 from ms_summary_bridge.mindspore_run import MindSporeRun
 from ms_summary_bridge.records import Damage, Incomplete, Padding
@@ -104,7 +106,7 @@ def convert_run(task: RunTask, advance: Progress | None = None) -> tuple[RunRepo
 def _sizes(task: RunTask) -> dict[str, int]:
     """Returns the size of every file of a run, archives included."""
     run = task.run
-    sizes = {file.path: file.size for file in (*run.files, *run.lineage_files)}
+    sizes = {file.path: file.size for file in run.sources}
     return sizes | {path: peek(path).size for path in run.archives}
 
 
@@ -178,7 +180,9 @@ class _RunConversion:
                     self._convert_file(file, LINEAGE)
             elif not self._is_unchanged:
                 self._convert_restored()
-            self.report.problems += [f"{path}: a graph file, which is not converted" for path in run.graph_files]
+                for file in run.graph_files:
+                    self._convert_graph_file(file)
+            self._sink.end_sources(grows=self.task.options.grows)
         finally:
             self._sink.close()
         report = self.report
@@ -242,6 +246,19 @@ class _RunConversion:
 
     def _convert_users(self, file: LogFile) -> None:
         """Takes over what a user wrote into a live TensorBoard file; the rest of it is in the MindSpore file."""
+    def _convert_graph_file(self, file: LogFile) -> None:
+        path = relative_path(file.path, self.task.source)
+        known = self.state.files.get(path)
+        if known is not None and known.offset == file.size and is_same_file(file.path, file.size, known):
+            return
+        self.report.files.append(path)
+        if known is not None:  # it does not grow, so it is another one; of two graphs TensorBoard shows the last
+            self.report.problems.append(f"{path}: was replaced since the last conversion, and is drawn again")
+        event = read_graph_file(file.path)
+        self.report.events_read += 1
+        self._put(event, mindspore.FORMAT)
+        self.state.files[path] = identify(file.path, file.size, file.created)
+
         path = relative_path(file.path, self.task.source)
         known = self.state.files.get(path)
         offset = known.offset if known is not None and is_same_file(file.path, file.size, known) else 0

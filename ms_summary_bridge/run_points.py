@@ -18,7 +18,8 @@ from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Decoder, Event, FileVersion, SessionLog, Summary
 from ms_summary_bridge.formats import mindspore, tensorboard
 from ms_summary_bridge.formats._origin import is_users
-from ms_summary_bridge.logdir import CONVERT, Run
+from ms_summary_bridge.graph_file import read_graph_file
+from ms_summary_bridge.logdir import CONVERT, LogFile, Run
 from ms_summary_bridge.records import Damage, Incomplete, Padding
 from ms_summary_bridge.report import DamagedRange, IncompleteTail
 
@@ -105,6 +106,13 @@ def read_restored(run: Run, reading: RunReading) -> Iterator[tuple[str, Event]]:
         if isinstance(item, Event):
             yield item.format or run.format, item
     for file in run.lineage_files:
+    if LINEAGE not in archives:
+        yield from _read_shown_lineage(run, reading)
+    for file in run.graph_files:
+        event = read_graph_file(file.path)
+        reading.note(event, file.path)
+        reading.bytes_read += file.size
+        yield mindspore.FORMAT, event
         with EventFileReader(file.path, make_decoder(LINEAGE)) as reader:
             for found in reader:
                 reading.note(found, file.path)

@@ -150,7 +150,7 @@ def _names(runs: list[Run], source: str, other: str) -> list[str]:
             owners = {file: name for name, run in load_state(other).runs.items() for file in run.files}
     names: list[str] = []
     for run in runs:
-        known = [owners.get(relative_path(file.path, source)) for file in (*run.files, *run.lineage_files)]
+        known = [owners.get(relative_path(file.path, source)) for file in run.sources]
         name = next((name for name in known if name is not None), run.name)
         names.append(name if name not in names else run.name)
     return names

@@ -21,7 +21,7 @@ LAYERS: list[set[str]] = [
     {"records", "values"},
     {"events"},
     {"formats"},
-    {"archive", "event_file", "file_tree", "logdir", "record_writer"},
+    {"archive", "event_file", "file_tree", "graph_file", "logdir", "record_writer"},
     {"report", "series"},
     {"state"},
     {"run_points", "run_sink"},
@@ -45,6 +45,8 @@ SIDEWAYS = {
     ("logdir", "event_file"),
     ("logdir", "file_tree"),
     ("file_tree", "event_file"),
+    ("logdir", "graph_file"),
+    ("graph_file", "event_file"),
     ("record_writer", "event_file"),
 }
 

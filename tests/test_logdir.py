@@ -458,16 +458,20 @@ def test_lineage_goes_with_its_rank_and_host(tmp_path: Path) -> None:
     }
 
 
-def test_graph_files_go_to_the_first_mindspore_run(tmp_path: Path) -> None:
+def test_each_graph_file_is_a_run_and_other_pb_files_are_left_alone(tmp_path: Path) -> None:
     for rank in (0, 1):
         put(tmp_path / mindspore_name(rank=rank), MS)
     put(tmp_path / tensorboard_name(), TB)
-    graph = put(tmp_path / "ms_output.pb", b"anything")
-    assert [(run.format, run.rank, run.graph_files) for run in discover(tmp_path).runs] == [
-        ("tensorboard", None, ()),
-        ("mindspore", 0, (str(graph),)),
-        ("mindspore", 1, ()),
+    graph = put(tmp_path / "ms_output.pb", bytes.fromhex("0801 2200"))
+    put(tmp_path / "saved_model.pb", b"anything")
+    found = discover(tmp_path)
+    assert [(run.name, run.format, run.rank, [file.path for file in run.graph_files]) for run in found.runs] == [
+        (".", "tensorboard", None, []),
+        ("ms_output", "mindspore", None, [str(graph)]),
+        ("rank_0", "mindspore", 0, []),
+        ("rank_1", "mindspore", 1, []),
     ]
+    assert found.problems == ()
 
 
 # --- roles, twins, archives
