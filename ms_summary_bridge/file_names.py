@@ -19,6 +19,7 @@ from typing import Final
 
 __all__ = [
     "ARCHIVE_SUFFIX",
+    "LINEAGE_SUFFIX",
     "MINDSPORE",
     "TENSORBOARD",
     "archive_format",
@@ -31,6 +32,8 @@ __all__ = [
 MINDSPORE: Final = "mindspore"
 TENSORBOARD: Final = "tensorboard"
 ARCHIVE_SUFFIX: Final = ".archive"
+LINEAGE_SUFFIX: Final = ".lineage"
+"""Of a TensorBoard file of ours: what a run's lineage files become."""
 _ARCHIVE_PREFIX: Final = "ms_summary_bridge."
 _MINDSPORE_NAME: Final = re.compile(r"summary\.([0-9]+)")  # what MindInsight searches for
 _MINDSPORE_FULL: Final = re.compile(r"\.out\.events\.summary\.([0-9]+)")  # the same, past a prefix that looks like it
@@ -82,7 +85,7 @@ def parse_name(name: str, file_format: str) -> tuple[int | None, int | None, str
     match = _TENSORBOARD_NAME.search(name)
     if match is None:
         return None, None, "", 0
-    rest = name[match.end() :].removesuffix(".v2").lstrip(".")
+    rest = name[match.end() :].removesuffix(".v2").removesuffix(LINEAGE_SUFFIX).lstrip(".")
     address = _IPV4.match(rest)
     process = _PROCESS.search(rest, address.end() if address else 0)
     return int(match[1]), None, rest[: process.start()] if process else rest, int(process[1]) if process else 0

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from ms_summary_bridge.convert import convert_logdir
 from ms_summary_bridge.errors import NoEventsError
 from ms_summary_bridge.report import Report, RunReport
@@ -51,6 +53,7 @@ def follow_logdir(
     Raises:
         BridgeError: As `convert_logdir`, but for a source that is not there yet.
     """
+    options = msgspec.structs.replace(options or ConvertOptions(), grows=True)
     pause = _FIRST_WAIT_SECS
     shown: object = None
     while not stop.is_set():

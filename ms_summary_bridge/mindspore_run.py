@@ -9,17 +9,13 @@ which is why a time that long is not taken over. Source: measured on MindInsight
 
 from __future__ import annotations
 
-import hashlib
-import os
 from typing import Any, Final
 
 from ms_summary_bridge.archive import LINEAGE
-from ms_summary_bridge.errors import LogdirError
 from ms_summary_bridge.events import Event, FileVersion, Summary
-from ms_summary_bridge.formats import tensorboard
-from ms_summary_bridge.formats.hparams import read_hparams, write_lineage
-from ms_summary_bridge.formats.mindspore import FILE_VERSION, FORMAT, MindSporeEncoder
-from ms_summary_bridge.records import encode_record
+from ms_summary_bridge.formats import hparams, lineage, tensorboard
+from ms_summary_bridge.formats._session import SESSION_KINDS, shortest
+from ms_summary_bridge.formats.mindspore import FILE_VERSION, FORMAT, MindSporeEncoder, is_of_lineage_file
 from ms_summary_bridge.run_sink import WRITER_CONVERT, RunSink
 from ms_summary_bridge.values import Opaque, Scalar
 
@@ -42,8 +38,9 @@ class MindSporeRun(RunSink):
         self._encoder = MindSporeEncoder(self.names, fits=not self._is_own)
         self._head: Event | None = None
         self._lineage: list[bytes] = []
+        self._has_lineage = False  # of the session
         series = self._state.series
-        self._metrics = {tag: Scalar(last.fingerprint).value for kind, tag, last in series if kind == Scalar.kind}
+        self._metrics = {tag: Scalar(last.fingerprint) for kind, tag, last in series if kind == Scalar.kind}
         self._wall_time = 0.0
         self._over = self._over_limits()
 
@@ -57,14 +54,15 @@ class MindSporeRun(RunSink):
         Raises:
             LogdirError: A file cannot be written, or holds something else.
         """
-        if source == LINEAGE:
+        if source == LINEAGE or is_of_lineage_file(event):
             payload = self._encoder.encode(event).payload
             assert payload is not None  # a lineage event is given back as it was
             self._lineage.append(payload)
+            self._has_lineage = self._has_lineage or event.content.kind in SESSION_KINDS
             return
         encoded = self._encoder.encode(event)
         if event.format == tensorboard.FORMAT:
-            self._note_hparams(event)
+            self._note_session(event)
         self._account(event, encoded, source)
         if encoded.payload is None:
             return
@@ -118,17 +116,16 @@ class MindSporeRun(RunSink):
         self._head = None
         self._begin_file(f"events.out.events.summary.{seconds}.0.{self._host}_MS", [payload])
 
-    def _note_hparams(self, event: Event) -> None:
+    def _note_session(self, event: Event) -> None:
         """Takes note of hyperparameters and metrics, for the lineage file."""
         self._wall_time = max(self._wall_time, event.wall_time)
         if isinstance(event.content, Summary):
             for tagged in event.content.values:
                 value = tagged.value
                 if isinstance(value, Scalar):
-                    self._metrics[tagged.tag] = value.value
+                    self._metrics[tagged.tag] = value
                 elif isinstance(value, Opaque) and value.kind == "hparams":
-                    found = read_hparams(value.payload)
-                    self._state.hparams = found if found is not None else self._state.hparams
+                    self._state.session[tagged.tag] = value.payload
 
     def _count(self) -> None:
         points = self._state.points
@@ -140,12 +137,22 @@ class MindSporeRun(RunSink):
         """Flushes, closes, writes the lineage, and brings the state up to date; may be called again."""
         self._end_head()
         super().close()
-        if self._state.hparams is not None and self._wall_time:
-            self._lineage.append(self._lineage_head())
-            self._lineage += write_lineage(self._wall_time, self._state.hparams, self._metrics)
         if self._lineage:
             self._write_lineage()
         self._note_limits()
+
+    def end_sources(self, *, grows: bool = False) -> None:
+        """Adds the lineage that a session becomes, unless the session was made from lineage that is here already."""
+        values = self._state.session
+        is_lineage = hparams.is_lineage(values.get(hparams.START_TAG, b""))
+        session = None
+        if self._wall_time and not (is_lineage and self._has_lineage):
+            session = hparams.read_session(values, {tag: shortest(value) for tag, value in self._metrics.items()})
+        if session is not None:
+            wall_time = session.end_time if is_lineage and session.end_time else self._wall_time
+            self._lineage += lineage.write_lineage(wall_time, session, is_lineage=is_lineage)
+        if session is not None or (self._lineage and self._written_by):
+            self._lineage.insert(0, self._lineage_head())
 
     def _lineage_head(self) -> bytes:
         """A version event whose text says who made the file: a lineage event has no other place for that."""
@@ -155,28 +162,13 @@ class MindSporeRun(RunSink):
         return payload
 
     def _write_lineage(self) -> None:
-        """Writes the lineage file anew: it is small, and MindInsight takes the last event of each kind."""
-        if self._is_dry:
-            return
         outputs = self._state.outputs
         seconds = (
             int(outputs[0].name.split(".")[4]) if outputs else self._seconds if self._seconds <= _MAX_SECONDS else 0
         )
         name = self._state.lineage or f"events.out.events.summary.{seconds}.0.{self._host}_lineage"
-        path = os.path.join(self.directory, name)
-        head = hashlib.blake2b(self._lineage[0], digest_size=16).hexdigest()
-        records = b"".join(map(encode_record, self._lineage))
-        self._lineage = []
-        if not self._state.lineage and not _may_be_replaced(path, records):
-            raise LogdirError(f"{path}: exists and would be overwritten")
-        try:
-            os.makedirs(self.directory, exist_ok=True)
-            with open(f"{path}.new", "wb") as file:
-                file.write(records)
-            os.replace(f"{path}.new", path)
-        except OSError as error:
-            raise LogdirError(f"{path}: cannot be written: {error.strerror}") from error
-        self._state.lineage, self._state.lineage_head = name, head
+        payloads, self._lineage = self._lineage, []
+        self._replace_lineage(name, payloads)
 
     def _over_limits(self) -> set[tuple[str, str]]:
         """Returns kind and tag of each series that is longer than MindInsight shows, and where there are too many."""
@@ -211,15 +203,3 @@ class MindSporeRun(RunSink):
                 self.notes.append(
                     f"MindInsight shows {shown} steps of one {kind}, and all are in the file: {names}{rest}"
                 )
-
-
-def _may_be_replaced(path: str, records: bytes) -> bool:
-    """Whether a lineage file is none yet, or an earlier one of ours."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except FileNotFoundError:
-        return True
-    except OSError as error:
-        raise LogdirError(f"{path}: cannot be read: {error.strerror}") from error
-    return records.startswith(data) or WRITER_CONVERT.encode() in data[:200]

@@ -15,7 +15,7 @@ import msgspec
 from ms_summary_bridge.archive import LINEAGE, archive_name, make_decoder
 from ms_summary_bridge.errors import BridgeError, UsageError
 from ms_summary_bridge.event_file import EventFileReader, peek
-from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary
+from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary, TaggedValue
 from ms_summary_bridge.formats import mindspore, tensorboard
 from ms_summary_bridge.formats._origin import is_users
 from ms_summary_bridge.formats.hparams import is_metric_of_lineage
@@ -48,6 +48,8 @@ class ConvertOptions(msgspec.Struct, frozen=True):
     """Regular expression; values whose tag it is not found in are left out. Empty keeps all."""
     keep_archive: bool = True
     dry_run: bool = False
+    grows: bool = False
+    """The source is being followed: what waits for more of it is not written yet."""
 
     def as_state(self) -> dict[str, str]:
         """The options that a later conversion into the same destination must share."""
@@ -139,11 +141,11 @@ class _RunConversion:
         self._tags = compile_tags(task.options.tags)
         self._series = SeriesTable(self.state.series)
         self._losses = LossCounter()
+        self._has_archive = any(archive_name(_other(task.run.format)) in path for path in task.run.archives)
         to_tensorboard = task.run.format == mindspore.FORMAT
         self._sink: RunSink = (TensorBoardRun if to_tensorboard else MindSporeRun)(
             task.destination,
             host=task.run.host,
-        self._has_archive = any(archive_name(_other(task.run.format)) in path for path in task.run.archives)
             state=self.state,
             losses=self._losses,
             keep_archive=task.options.keep_archive,
@@ -178,10 +180,10 @@ class _RunConversion:
                     self._convert_users(file)
                 for file in run.lineage_files:
                     self._convert_file(file, LINEAGE)
-            elif not self._is_unchanged:
-                self._convert_restored()
                 for file in run.graph_files:
                     self._convert_graph_file(file)
+            elif not self._is_unchanged:
+                self._convert_restored()
             self._sink.end_sources(grows=self.task.options.grows)
         finally:
             self._sink.close()
@@ -244,8 +246,6 @@ class _RunConversion:
         self.state.files[path] = identify(file.path, reader.offset, file.created)
         self.state.files[path].undecided = undecided
 
-    def _convert_users(self, file: LogFile) -> None:
-        """Takes over what a user wrote into a live TensorBoard file; the rest of it is in the MindSpore file."""
     def _convert_graph_file(self, file: LogFile) -> None:
         path = relative_path(file.path, self.task.source)
         known = self.state.files.get(path)
@@ -259,6 +259,8 @@ class _RunConversion:
         self._put(event, mindspore.FORMAT)
         self.state.files[path] = identify(file.path, file.size, file.created)
 
+    def _convert_users(self, file: LogFile) -> None:
+        """Takes over what a user wrote into a live TensorBoard file; the rest of it is in the MindSpore file."""
         path = relative_path(file.path, self.task.source)
         known = self.state.files.get(path)
         offset = known.offset if known is not None and is_same_file(file.path, file.size, known) else 0
@@ -343,7 +345,7 @@ class _RunConversion:
         if self._is_for_tensorboard_alone(event):
             self._users += len(content.values)
             return
-        self._derived += sum(tagged.derived for tagged in content.values)
+        self._derived += sum(tagged.derived and not self._is_of_session(tagged) for tagged in content.values)
         if self._tags is not None:
             kept = tuple(tagged for tagged in content.values if self._tags.search(tagged.tag))
             if len(kept) < len(content.values):
@@ -371,6 +373,11 @@ class _RunConversion:
     def _is_for_tensorboard_alone(self, event: Event) -> bool:
         """Whether a user wrote this beside a MindSpore run: it never was in a MindSpore file."""
         return self._sink.format == mindspore.FORMAT and self.task.run.role != SOURCE and is_users(event)
+
+    @staticmethod
+    def _is_of_session(tagged: TaggedValue) -> bool:
+        """Whether a value computed from lineage becomes lineage again, where lineage itself is not at hand."""
+        return tagged.value.kind == "hparams" or is_metric_of_lineage(tagged.tag)
 
     def _put_session_log(self, event: Event, log: SessionLog, source: str) -> None:
         """A START behind the first values of a TensorBoard log says that its training begins again."""

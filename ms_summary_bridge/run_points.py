@@ -16,6 +16,7 @@ from crc32c import crc32c
 from ms_summary_bridge.archive import LINEAGE, Place, archive_name, make_decoder, read_archive, restore
 from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Decoder, Event, FileVersion, SessionLog, Summary
+from ms_summary_bridge.file_names import LINEAGE_SUFFIX
 from ms_summary_bridge.formats import mindspore, tensorboard
 from ms_summary_bridge.formats._origin import is_users
 from ms_summary_bridge.graph_file import read_graph_file
@@ -105,7 +106,6 @@ def read_restored(run: Run, reading: RunReading) -> Iterator[tuple[str, Event]]:
     for item in restore(_read_files(run, reading), archive):
         if isinstance(item, Event):
             yield item.format or run.format, item
-    for file in run.lineage_files:
     if LINEAGE not in archives:
         yield from _read_shown_lineage(run, reading)
     for file in run.graph_files:
@@ -113,12 +113,14 @@ def read_restored(run: Run, reading: RunReading) -> Iterator[tuple[str, Event]]:
         reading.note(event, file.path)
         reading.bytes_read += file.size
         yield mindspore.FORMAT, event
+    for file in run.lineage_files:
         with EventFileReader(file.path, make_decoder(LINEAGE)) as reader:
             for found in reader:
                 reading.note(found, file.path)
                 if not isinstance(found, Event):
                     continue
-                if run.role == CONVERT:  # made from hyperparameters, which are in the archive
+                # The rest of a lineage of ours was made from hyperparameters, which are in the archive.
+                if run.role == CONVERT and found.content.kind != "dataset_graph":
                     reading.derived += 1
                 else:
                     yield LINEAGE, found
@@ -149,9 +151,27 @@ class _Marking:
         return self._decoder.decode(payload)
 
 
+def _read_shown_lineage(run: Run, reading: RunReading) -> Iterator[tuple[str, Event]]:
+    """Yields what a conversion made of lineage that is not in an archive."""
+    for file in run.files:
+        if _is_shown_lineage(file):
+            with EventFileReader(file.path, make_decoder(run.format)) as reader:
+                for item in reader:
+                    reading.note(item, file.path)
+                    if isinstance(item, Event) and not isinstance(item.content, FileVersion):
+                        yield (run.format if item.format == run.format else LINEAGE), item
+                reading.bytes_read += reader.offset
+
+
+def _is_shown_lineage(file: LogFile) -> bool:
+    return file.path.endswith(LINEAGE_SUFFIX)
+
+
 def _read_files(run: Run, reading: RunReading) -> Iterator[tuple[Event, int] | Damage]:
     decoder = _Marking(make_decoder(run.format))
     for file in run.files:
+        if _is_shown_lineage(file):  # written beside the order of events that archives speak of
+            continue
         with EventFileReader(file.path, decoder) as reader:
             for item in reader:
                 reading.note(item, file.path)

@@ -5,6 +5,7 @@ Layer: event_file, archive, report, state < **run_sink**.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -12,9 +13,11 @@ from abc import ABC, abstractmethod
 from typing import Final
 
 from ms_summary_bridge.archive import LINEAGE, START, ArchiveWriter, PlaceCounter
+from ms_summary_bridge.errors import LogdirError
 from ms_summary_bridge.events import Encoded, Event
 from ms_summary_bridge.formats._names import TagNames
 from ms_summary_bridge.record_writer import RecordWriter
+from ms_summary_bridge.records import encode_record
 from ms_summary_bridge.report import LossCounter
 from ms_summary_bridge.state import OutputState, RunState
 
@@ -99,12 +102,15 @@ class RunSink(ABC):
     def write_version(self, event: Event, source: str = "") -> None:
         """Takes note of a source file's version event."""
 
+    @abstractmethod
+    def end_sources(self, *, grows: bool = False) -> None:
+        """Says that the whole source has been read, without an error; `grows` says that more of it is expected."""
+
     def _account(self, event: Event, encoded: Encoded, source: str) -> None:
         """Counts losses and archives the original, in its place beside the payload that is about to be written."""
+        place = self._places.last if encoded.payload is None else self._places.advance(encoded.payload)
         if source == LINEAGE:
             place = START  # in an archive of its own, and beside the run rather than in its order
-        else:
-            place = self._places.last if encoded.payload is None else self._places.advance(encoded.payload)
         for loss in encoded.losses:
             self._losses.add(loss.kind, loss.tag, loss.reason)
         if encoded.archive is not None and self._keep_archive:
@@ -149,6 +155,34 @@ class RunSink(ABC):
         for payload in head:
             self._writer.write(payload)
 
+    def _replace_lineage(self, name: str, payloads: list[bytes]) -> None:
+        """Writes the lineage file anew, under what may be another name: it is small, and its last records count.
+
+        Raises:
+            LogdirError: It cannot be written, or holds something else.
+        """
+        if self._is_dry:
+            return
+        state = self._state
+        path = os.path.join(self.directory, name)
+        records = b"".join(map(encode_record, payloads))
+        present = _read_file(path)
+        is_ours = state.lineage == name or present is None or records.startswith(present)
+        if not is_ours and WRITER_CONVERT.encode() not in (present or b"")[:200]:
+            raise LogdirError(f"{path}: exists and would be overwritten")
+        try:
+            if records != present:
+                os.makedirs(self.directory, exist_ok=True)
+                with open(f"{path}.new", "wb") as file:
+                    file.write(records)
+                os.replace(f"{path}.new", path)
+            if state.lineage and state.lineage != name:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(os.path.join(self.directory, state.lineage))
+        except OSError as error:
+            raise LogdirError(f"{path}: cannot be written: {error.strerror}") from error
+        state.lineage, state.lineage_head = name, hashlib.blake2b(payloads[0], digest_size=16).hexdigest()
+
     def flush(self) -> None:
         """Hands everything written so far to the operating system."""
         for archive in self._archives.values():
@@ -166,3 +200,13 @@ class RunSink(ABC):
             self._state.outputs[-1].offset = self._writer.offset
         self._state.names = self.names.given
         self._state.last_place = self._places.last
+
+
+def _read_file(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise LogdirError(f"{path}: cannot be read: {error.strerror}") from error

@@ -92,8 +92,11 @@ class RunState(msgspec.Struct):
     """The output's last event, as archives name it."""
     plugins: dict[str, str] = msgspec.field(default_factory=dict)
     """TensorBoard's plugin of each tag: a writer may say it once and never again."""
-    hparams: dict[str, str | float | bool] | None = None
-    """Hyperparameters found in a TensorBoard source."""
+    session: dict[str, bytes] = msgspec.field(default_factory=dict)
+    """What tells of the training session: MindSpore's last lineage record of each kind, or TensorBoard's values of the
+    `hparams` plugin by their tag."""
+    begins: list[float] = msgspec.field(default_factory=list)
+    """When each file of a MindSpore source was begun."""
     lineage: str = ""
     """Name of the lineage file written."""
     lineage_head: str = ""

@@ -11,13 +11,22 @@ file grows, because the slow loader does not go back to an older one.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from ms_summary_bridge.events import Event, FileVersion, SessionLog
+from ms_summary_bridge.archive import LINEAGE
+from ms_summary_bridge.events import Encoded, Event, FileVersion, Loss, SessionLog
+from ms_summary_bridge.file_names import LINEAGE_SUFFIX
+from ms_summary_bridge.formats import hparams, lineage
+from ms_summary_bridge.formats._session import SESSION_KINDS
+from ms_summary_bridge.formats.mindspore import FORMAT as MINDSPORE
+from ms_summary_bridge.formats.mindspore import MindSporeDecoder
 from ms_summary_bridge.formats.tensorboard import FILE_VERSION, FORMAT, TensorBoardEncoder
-from ms_summary_bridge.run_sink import RunSink
+from ms_summary_bridge.run_sink import WRITER_CONVERT, RunSink
+from ms_summary_bridge.values import Opaque
 
 __all__ = ["TensorBoardRun"]
+
+_MAX_SECONDS: Final = 9_999_999_999
 
 
 class TensorBoardRun(RunSink):
@@ -47,6 +56,9 @@ class TensorBoardRun(RunSink):
         Raises:
             LogdirError: A file cannot be written, or holds something else.
         """
+        if source == LINEAGE and isinstance(event.content, Opaque):
+            self._note_lineage(event, event.content)
+            return
         encoded = self._encoder.encode(event)
         self._account(event, encoded, source)
         if encoded.payload is None:
@@ -62,6 +74,47 @@ class TensorBoardRun(RunSink):
     def write_version(self, event: Event, source: str = "") -> None:
         """Keeps a source file's version event: the output's own files begin with another."""
         self._keep_version(event, source)
+        if source == MINDSPORE and event.wall_time not in self._state.begins:
+            self._state.begins.append(event.wall_time)
+
+    def _note_lineage(self, event: Event, content: Opaque) -> None:
+        """Takes note of a lineage record; of each kind the last one is shown, and all are in the archive."""
+        losses: tuple[Loss, ...] = (Loss(content.kind, "", "shown in the HParams table"),)
+        is_shown = True
+        if content.kind not in SESSION_KINDS:
+            encoded = self._encoder.encode(event)
+            losses, is_shown = encoded.losses, encoded.payload is not None
+        self._account(event, Encoded(None, losses, event), LINEAGE)
+        if is_shown:
+            self._state.session[content.kind] = content.payload
+
+    def end_sources(self, *, grows: bool = False) -> None:
+        """Writes what the lineage becomes into a file of its own.
+
+        In TensorBoard the first start and the first end of a session count. So this file is written anew when there is
+        more lineage, and while the source grows it waits for the record that MindSpore writes at the end.
+        """
+        records = self._state.session
+        if not records or (grows and not records.keys() & {"train_lineage", "evaluation_lineage"}):
+            return
+        times = []
+        payloads: list[bytes | None] = []
+        for kind, payload in sorted(records.items()):
+            event = MindSporeDecoder(is_lineage=True).decode(payload)
+            times.append(event.wall_time)
+            if kind not in SESSION_KINDS:
+                payloads.append(self._encoder.encode(event).payload)
+        if records.keys() & {*SESSION_KINDS}:
+            session = lineage.read_lineage(records, sorted(self._state.begins))
+            for text in session.left_out:
+                self._losses.add("lineage", "", text)
+            taken = {name for _, _, _, name in self.names.given}
+            payloads += [hparams.encode_session_start(session), hparams.encode_session_end(session, taken)]
+        # Behind the files of the training in the order of names, in which TensorBoard's slow loader goes.
+        seconds = min(max(0, int(max(times))), _MAX_SECONDS)
+        name = f"events.out.tfevents.{seconds:010d}.{self._host}{LINEAGE_SUFFIX}"
+        head = self._encoder.encode(Event(min(times), 0, FileVersion(FILE_VERSION, WRITER_CONVERT), FORMAT)).payload
+        self._replace_lineage(name, [payload for payload in (head, *payloads) if payload is not None])
 
     def _begin(self, event: Event) -> None:
         outputs = self._state.outputs

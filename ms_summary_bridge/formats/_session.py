@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 import msgspec
-import numpy as np
 
 from ms_summary_bridge.values import Scalar
 
@@ -48,4 +47,10 @@ class Session(msgspec.Struct):
 def shortest(scalar: Scalar) -> float:
     """Returns the number with the fewest digits that is this float32: 0.01, and not 0.009999999776482582."""
     value = scalar.value
-    return float(str(np.float32(value))) if scalar.is_float32 else value
+    if scalar.is_float32:  # nine digits tell all of them apart
+        for digits in range(1, 9):
+            number = float(f"{value:.{digits}g}")
+            if Scalar.from_float32(number).bits == scalar.bits:
+                return number
+        return float(f"{value:.9g}")
+    return value

@@ -87,7 +87,7 @@ def _read_train(lineage: Any, session: Session) -> None:
     algorithm = lineage.algorithm
     if algorithm.HasField("loss"):
         session.metrics[TRAIN_LOSS] = shortest(Scalar.from_float32(algorithm.loss))
-    session.model_uri = _checkpoint_of(lineage.model.path)
+    session.model_uri = _checkpoint_of(_text(lineage.model.path))
     if session.model_uri:
         session.hparams["model_path"] = session.model_uri
     else:  # MindSpore writes {"ckpt": null} and a size of 0
@@ -128,7 +128,7 @@ _READERS: Final = {
 def _read_fields(kind: str, lineage: Any, session: Session) -> None:
     for name, (record, part, field) in _FIELDS.items():
         if record == kind and getattr(lineage, part).HasField(field):
-            value = getattr(getattr(lineage, part), field)
+            value = _text(getattr(getattr(lineage, part), field))
             if name == "learning_rate":  # the one float32
                 value = shortest(Scalar.from_float32(value))
             session.hparams[name] = _hparam(value, is_text=isinstance(value, str))
@@ -156,9 +156,14 @@ def _entries(info: Any) -> Iterator[tuple[str, Any]]:
     for item in info.user_info:
         yield from _entries(item)
     for field in (info.map_int32, info.map_double, info.map_str):
-        yield from sorted(field.items())
-    for outer, inner in sorted(info.map_dict.items()):
-        yield from ((f"{outer}/{name}", value) for name, value in _entries(inner))
+        yield from sorted((_text(name), _text(value)) for name, value in field.items())
+    for outer in sorted(info.map_dict):
+        yield from ((f"{_text(outer)}/{name}", value) for name, value in _entries(info.map_dict[outer]))
+
+
+def _text(value: Any) -> Any:
+    """Returns text for bytes: protobuf gives these where a text is not UTF-8."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 def _flatten(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -174,7 +179,7 @@ def _float(value: float) -> float:
     try:
         return float(value)
     except OverflowError:  # JSON's integers have no end
-        return math.copysign(math.inf, value)
+        return math.inf if value > 0 else -math.inf
 
 
 # ------------------------------------------------------------------ session -> records
