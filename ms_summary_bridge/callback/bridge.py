@@ -255,6 +255,8 @@ class SummaryBridge(Callback, UserValues):
         try:
             if error and error[0] is not None and self._mode:
                 self._landmark("error", f"{self._mode} ended by {error[0].__name__}: {error[1]}")
+                if self._mode == "train" and self._session is not None and self._is_ours() and not self._fallback:
+                    self._session.put_failure()
             if self._fallback is not None and self._is_ours():
                 self._fallback.close(*error)
         except Exception as failure:

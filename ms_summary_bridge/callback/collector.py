@@ -69,6 +69,16 @@ class _StandIn:
         pass
 
 
+class _Catcher:
+    """Takes the place of a record while one value is collected."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+
+    def add_value(self, plugin: str, name: str, value: Any) -> None:
+        self.values.append(value)
+
+
 class StockCollector:
     """One SummaryCollector without its writer process.
 
@@ -117,7 +127,10 @@ class StockCollector:
         return collected
 
     def begin_train(self, parameters: Any) -> None:
-        """Collects what is collected once, at the first step: graph, data set, the user's own lineage."""
+        """Collects what is collected once, at the first step: graph, data set, the user's own lineage.
+
+        The hyperparameters, too: they are in the lineage of a training, which MindSpore collects at its end.
+        """
         collector = self.collector
         known: weakref.ref[Any] | None = getattr(collector, _NETWORK, None)
         network = parameters.train_network
@@ -134,6 +147,20 @@ class StockCollector:
             package = collector._package_custom_lineage_data
             self._try(name, lambda: collector._record.add_value(name, name, package(data)))
             collector._has_saved_custom_data = True
+
+        self._try("hyperparameters", lambda: self._collect_hyperparameters(parameters))
+
+    def _collect_hyperparameters(self, parameters: Any) -> None:
+        """Collects the training's lineage as its first step tells it, apart from what goes into the lineage file."""
+        collector = self.collector
+        record, catcher = collector._record, _Catcher()
+        collector._record = catcher
+        try:
+            collector._collect_train_lineage(parameters)
+        finally:
+            collector._record = record
+        if self._stand_in is not None and catcher.values:
+            self._stand_in.write({"hyperparameters": [{"value": catcher.values[-1].SerializeToString()}]})
 
     def tensor_steps(self, parameters: Any) -> range:
         """Returns the steps at which tensors are collected: `collect_tensor_freq`, or about 20 over the training."""

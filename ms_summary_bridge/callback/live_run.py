@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 from ms_summary_bridge.callback.live_file import LiveFile
+from ms_summary_bridge.callback.live_session import LINEAGE_KEYS, LiveSession
 from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary, TaggedValue
 from ms_summary_bridge.formats import mindspore, tensorboard, wire
@@ -34,12 +35,6 @@ __all__ = ["WRITER_LIVE", "LiveRun", "LiveRunConfig"]
 WRITER_LIVE: Final = "ms_summary_bridge/live"
 
 _ARRAYS: Final = ("scalar", "histogram", "image", "tensor", "pixels")
-_LINEAGE_KEYS: Final = {
-    "train_lineage": b"\x32",
-    "eval_lineage": b"\x3a",
-    "dataset_graph": b"\x4a",
-    "custom_lineage_data": b"\x52",
-}
 _OPEN_MODE: Final = 0o600  # as MindSpore's own writer: readable by others' tools as "still being written"
 _CLOSED_MODE: Final = 0o400
 
@@ -84,6 +79,7 @@ class LiveRun:
         self.lineage = self._mindspore_file("_lineage", [])
         self._boards: dict[str, LiveFile] = {}
         self.board = self._board("")
+        self._session = LiveSession(config.wall_time, self.board.write)
 
     def _mindspore_file(self, suffix: str, head: list[bytes]) -> LiveFile:
         config = self._config
@@ -179,7 +175,11 @@ class LiveRun:
             self.board.write(payload)
 
     def write_whole(self, plugin: str, wall_time: float, data: bytes) -> None:
-        """Writes the graph (a `ModelProto`) or one kind of lineage, as MindSpore serialised it."""
+        """Writes the graph (a `ModelProto`) or one kind of lineage, as MindSpore serialised it.
+
+        Two are of our own: `hyperparameters` is the lineage of a training as its first step tells it, and `failure`
+        says that the training has ended before its end.
+        """
         head = wire.fixed64(b"\x09", wall_time)
         if plugin == "graph":
             graph = b""
@@ -189,10 +189,24 @@ class LiveRun:
             payload = head + wire.length_delimited(b"\x22", graph)
             self.summary.write(payload)
             self._write_board(Event(wall_time, 0, Opaque("graph", payload), mindspore.FORMAT))
-        elif plugin in _LINEAGE_KEYS:
-            self.lineage.write(head + wire.length_delimited(_LINEAGE_KEYS[plugin], data))
+        elif plugin == "hyperparameters":  # of the training that begins: its record is written at its end
+            self._session.start(wall_time, data)
+        elif plugin == "failure":
+            failed = self._session.fail(wall_time)
+            if failed is not None:
+                self.lineage.write(failed)
+                self._session.note("train_lineage", failed, self._names())
+        elif plugin in LINEAGE_KEYS:
+            payload = head + wire.length_delimited(LINEAGE_KEYS[plugin], data)
+            self.lineage.write(payload)
+            self._session.note(plugin, payload, self._names())
+            if plugin == "dataset_graph":
+                self._write_board(Event(wall_time, 0, Opaque(plugin, payload), mindspore.FORMAT))
         else:
             self._drop(plugin, "", "not a kind of summary")
+
+    def _names(self) -> set[str]:
+        return {name for _, _, _, name in self._tensorboard.names.given}
 
     def write_note(self, step: int, wall_time: float, tag: str, text: str) -> None:
         """Writes a text for TensorBoard; MindSpore's format has no place for one."""
@@ -228,6 +242,7 @@ class LiveRun:
 
     def close(self) -> None:
         """Closes all files; may be called again."""
+        self._session.close()
         for file in self.files:
             file.close()
 

@@ -17,7 +17,14 @@ from ms_summary_bridge.callback.live_run import LiveRunConfig
 
 __all__ = ["Session", "rank_directory", "rank_of"]
 
-_WHOLE: Final = ("graph", "dataset_graph", "train_lineage", "eval_lineage", "custom_lineage_data")
+_WHOLE: Final = (
+    "graph",
+    "dataset_graph",
+    "custom_lineage_data",
+    "hyperparameters",  # ours: of the user's too, so behind these
+    "train_lineage",
+    "eval_lineage",
+)
 
 
 def rank_of() -> tuple[int, int]:
@@ -97,6 +104,10 @@ class Session:
                 if not self.link.put("whole", plugin, wall_time, bytes(item["value"])):
                     self.link.count_dropped(plugin, 1)
         self.link.put_values(step, wall_time, collected)
+
+    def put_failure(self) -> None:
+        """Says that the training ends with an exception."""
+        self.link.put("whole", "failure", time.time(), b"")
 
     def put_milestone(self, step: int, kind: str, text: str) -> None:
         """Hands over a milestone. Kinds have tags: TensorBoard's fast loader shows one text for each tag and step."""
