@@ -1,0 +1,163 @@
+"""Drives the callbacks by hand, as MindFormers would in trainings that no CPU can do, and prints what they make of it.
+
+Usage: python tests/mindformers_scripts/by_hand.py DIRECTORY
+
+Prints one line of JSON at the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import mindspore
+from mindformers.core.callback import MFLossMonitor, build_callback
+from mindspore import Tensor
+from mindspore.train.callback import RunContext
+from mindspore.train.callback._callback import InternalCallbackParam
+
+from ms_summary_bridge.mindformers import MindSporeTransformersMonitor, SummaryBridgeMonitor
+
+FLAG, SCALE, LR, NORM = Tensor(False), Tensor(1024.0), Tensor(0.125), Tensor([2.5])
+OUTPUTS = {
+    3: (Tensor([6.0]), FLAG, SCALE),
+    4: (Tensor([6.0]), FLAG, SCALE, LR),
+    5: (Tensor([6.0]), FLAG, SCALE, LR, NORM),
+    7: (Tensor([6.0]), FLAG, SCALE, LR, NORM, Tensor([1.0, 2.0]), Tensor([2.0])),
+}
+
+
+def make_parameters(*callbacks: Any, model: Any = None, **more: Any) -> InternalCallbackParam:
+    """Returns what MindSpore hands to callbacks, of a training of three steps."""
+    parameters = InternalCallbackParam(
+        list_callback=list(callbacks), train_network=model, optimizer=None, cur_step_num=0, cur_epoch_num=1,
+        epoch_num=1, batch_num=3, dataset_sink_mode=False, train_dataset=None,
+        train_dataset_element=[Tensor([[1] * 9] * 2)],
+    )  # fmt: skip
+    parameters.update(more)
+    return parameters
+
+
+def options(parameters: InternalCallbackParam) -> dict[str, Any]:
+    return dict(MindSporeTransformersMonitor(enable=False).training_options(parameters))
+
+
+def find_facts() -> dict[str, Any]:
+    """What is found of several trainings."""
+    told = {
+        "global_batch_size": 64, "initial_step": 40, "micro_batch_num": 4, "micro_batch_interleave_num": 2,
+        "gradient_accumulation_steps": 8,
+    }  # fmt: skip
+    older = SimpleNamespace(network=SimpleNamespace(config=SimpleNamespace(seq_length=32)))
+    mcore = SimpleNamespace(
+        network=SimpleNamespace(
+            config=SimpleNamespace(seq_length=None), transformer_config=SimpleNamespace(seq_length=4096)
+        )
+    )
+    facts = {
+        "no sibling": options(make_parameters()),
+        "defaults": options(make_parameters(MFLossMonitor())),
+        "told": options(make_parameters(MFLossMonitor(**told), model=older)),
+        "per token": options(make_parameters(MFLossMonitor(**told, calculate_per_token_loss=True), model=mcore)),
+        "sink": options(make_parameters(MFLossMonitor(dataset_size=20, origin_epochs=3))),
+        "resumed by mindspore": options(make_parameters(MFLossMonitor(**told), initial_step=7)),
+    }
+    mindspore.set_auto_parallel_context(pipeline_stages=2)
+    facts["pipeline"] = options(make_parameters(MFLossMonitor(**told)))
+    mindspore.reset_auto_parallel_context()
+    return facts
+
+
+def count_steps(directory: Path, *, sink_size: int) -> dict[str, Any]:
+    """What the callbacks are told beside a MFLossMonitor that goes on behind step 40, with epochs of 20 steps."""
+    told: dict[str, list[Any]] = {"bridge": [], "bridge epochs": [], "monitor": [], "monitor epochs": []}
+    name = f"sink-{sink_size}"
+    bridge = SummaryBridgeMonitor(str(directory / name), collect_graph=False, collect_freq=1)
+    bridge._collect = lambda parameters, step, **which: told["bridge"].append([step, parameters.cur_epoch_num])
+    bridge._begin_collecting = lambda parameters: None
+    bridge._landmark = lambda kind, text: told["bridge epochs"].append(text) if kind == "epoch" else None
+    monitor = MindSporeTransformersMonitor(
+        interval=0, backend="local", save_dir=str(directory), project=name, run_id="run", metrics=["epoch"]
+    )
+    monitor_pause = monitor._recorder.pause
+    monitor._recorder.pause = lambda: (told["monitor epochs"].append(1), monitor_pause())
+    parameters = make_parameters(MFLossMonitor(initial_step=40, dataset_size=20, origin_epochs=4), bridge, monitor)
+    parameters.update(dataset_sink_mode=sink_size > 0, sink_size=sink_size, net_outputs=Tensor(1.0), batch_num=20)
+    context = RunContext(parameters)
+    callbacks = (bridge, monitor)
+    with bridge, monitor:
+        for callback in callbacks:
+            callback.on_train_begin(context)
+        for step in range(max(1, sink_size), 26, max(1, sink_size)):
+            parameters.cur_epoch_num = step if sink_size else (40 + step - 1) // 20 + 1
+            for callback in callbacks:
+                callback.on_train_step_begin(context)
+            parameters.cur_step_num = step
+            for callback in callbacks:
+                callback.on_train_step_end(context)
+            assert parameters.cur_step_num == step
+            if sink_size or (40 + step) % 20 == 0:
+                for callback in callbacks:
+                    callback.on_train_epoch_end(context)
+        for callback in callbacks:
+            callback.on_train_end(context)
+    told["monitor"] = [[row["step"], row["epoch"]] for row in read_journal(directory / name)]
+    return told
+
+
+def read_journal(project: Path) -> list[dict[str, Any]]:
+    """Returns the samples of a project's run."""
+    lines = (project / "run" / "rank_0" / "metrics.jsonl").read_text().splitlines()
+    return [row for row in map(json.loads, lines) if row["kind"] == "sample"]
+
+
+def read_outputs(directory: Path) -> dict[int, Any]:
+    """What is in the journal for each form of the outputs."""
+    journals = {}
+    for size, outputs in OUTPUTS.items():
+        monitor = MindSporeTransformersMonitor(
+            interval=0, backend="local", save_dir=str(directory), project=f"outputs-{size}", run_id="run",
+            metrics=["loss", "lr", "grad_norm", "loss_scale", "overflow"],
+        )  # fmt: skip
+        model = SimpleNamespace(optimizer=None)
+        parameters = make_parameters(MFLossMonitor(micro_batch_interleave_num=2), monitor, model=model)
+        context = RunContext(parameters)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(monitor)
+            monitor.on_train_begin(context)
+            for step in (1, 2, 3):
+                parameters.cur_step_num = step
+                monitor.on_train_step_begin(context)
+                parameters.net_outputs = outputs
+                monitor.on_train_step_end(context)
+            monitor.on_train_epoch_end(context)
+            monitor.on_train_end(context)
+        journals[size] = [row["values"] for row in read_journal(directory / f"outputs-{size}")]
+    return journals
+
+
+def find_fault() -> str:
+    """How MindFormers tells of a configuration with two problems."""
+    try:
+        build_callback({"type": "MindSporeTransformersMonitor", "intervall": 3, "metrics": ["losss"]})
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def main(directory: Path) -> None:
+    results = {
+        "facts": find_facts(),
+        "steps": {size: count_steps(directory, sink_size=size) for size in (0, 5)},
+        "fault": find_fault(),
+        "outputs": read_outputs(directory),
+    }
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

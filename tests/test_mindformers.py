@@ -1,0 +1,324 @@
+"""A tiny Llama, trained by MindFormers' Trainer with callbacks that its YAML file names."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from ms_summary_bridge.event_file import EventFileReader
+from ms_summary_bridge.events import Event, iter_points
+from ms_summary_bridge.formats.tensorboard import TensorBoardDecoder
+from ms_summary_bridge.values import Scalar
+from tests.conftest import ROOT, TESTS, MindInsightServer, TensorBoardServer
+from tools.tensorboard_api import stop_process
+
+STEPS = 6
+BATCH_SIZE = 2
+SEQ_LENGTH = 32  # of tests/mindformers_scripts/train_llama.py
+GRAPH, PYNATIVE = 0, 1
+
+
+def llama_config(directory: Path, mode: int, *callbacks: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Returns MindFormers' configuration of a training on a CPU, which needs a few choices that a NPU does not."""
+    on_cpu = {"use_flash_attention": False, "fused_rms_norm": False, "use_rope_slice": True}
+    in_float32 = ("compute_dtype", "layernorm_compute_type", "softmax_compute_type", "rotary_dtype", "param_init_type")
+    return {
+        "seed": 0,
+        "output_dir": str(directory / "output"),
+        "run_mode": "train",
+        "use_parallel": False,
+        "trainer": {"type": "CausalLanguageModelingTrainer", "model_name": "llama2_tiny"},
+        "runner_config": {"epochs": 1, "batch_size": BATCH_SIZE, "sink_mode": False, "sink_size": 1},
+        "context": {"mode": mode, "device_target": "CPU", "device_id": 0},
+        "optimizer": {"type": "AdamW", "betas": [0.9, 0.95], "eps": 1e-8},
+        "lr_schedule": {
+            "type": "CosineWithWarmUpLR",
+            "learning_rate": 1e-3,
+            "lr_end": 1e-5,
+            "warmup_steps": 2,
+            "total_steps": STEPS,
+        },
+        "runner_wrapper": {"type": "CpuTrainOneStepCell", "scale_sense": 1.0, "use_clip_grad": True},
+        "model": {
+            "arch": {"type": "LlamaForCausalLM"},
+            "model_config": {
+                "type": "LlamaConfig",
+                "batch_size": BATCH_SIZE,
+                "seq_length": SEQ_LENGTH,
+                "hidden_size": 64,
+                "num_layers": 2,
+                "num_heads": 4,
+                "vocab_size": 128,
+                "multiple_of": 16,
+                "use_past": False,
+                **on_cpu,
+                **dict.fromkeys(in_float32, "float32"),
+            },
+        },
+        "callbacks": [{"type": "MFLossMonitor"}, *callbacks],
+        "tensorboard": {
+            "tensorboard_dir": str(directory / "mindformers"),
+            "log_loss_scale_to_tensorboard": True,
+            "log_timers_to_tensorboard": True,
+        },
+        "parallel_config": {"data_parallel": 1, "model_parallel": 1, "pipeline_stage": 1},
+        **more,
+    }
+
+
+def train(python: Path, directory: Path, config: dict[str, Any], *modules: str, **environment: str) -> str:
+    """Trains in `directory`, and returns what was said on the console."""
+    directory.mkdir(parents=True, exist_ok=True)
+    config_path = directory / "llama.yaml"
+    config_path.write_text(yaml.safe_dump(config))
+    script = TESTS / "mindformers_scripts" / "train_llama.py"
+    log_path = directory / "console.txt"
+    with log_path.open("wb") as log:  # no pipe: a writer process would hold it open
+        process = subprocess.Popen(
+            [str(python), str(script), str(config_path), str(STEPS), *modules],
+            cwd=directory,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OM_MODULES_CACHE": str(directory / "modules"), **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            code: int | None = process.wait(timeout=240)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            stop_process(process)
+    said = log_path.read_text(errors="replace")
+    if code != 0:
+        pytest.fail(f"train_llama.py ended with {code}:\n{said[-6000:]}", pytrace=False)
+    return said
+
+
+class Llama:
+    """One training that has ended.
+
+    Attributes:
+        directory: Where it ran.
+        said: What it said on the console.
+    """
+
+    def __init__(self, directory: Path, said: str) -> None:
+        self.directory = directory
+        self.said = said
+
+    def journal(self) -> list[dict[str, Any]]:
+        """Returns the lines of the monitor's journal."""
+        path = self.directory / "monitor" / "llama" / "tiny" / "rank_0" / "metrics.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()]
+
+    def journal_series(self, name: str) -> dict[int, float]:
+        rows = [row for row in self.journal() if row["kind"] == "sample"]
+        return {row["step"]: row["values"][name] for row in rows if name in row["values"]}
+
+
+def board_series(directory: Path, tag: str) -> dict[int, float]:
+    """Returns one scalar of the only TensorBoard file in a directory, by step."""
+    (path,) = directory.glob("events.out.tfevents.*")
+    series = {}
+    for event in EventFileReader(path, TensorBoardDecoder()):
+        if isinstance(event, Event):
+            for point in iter_points(event):
+                if point.tag == tag and isinstance(point.value, Scalar):
+                    series[point.step] = float(point.value.value)
+    return series
+
+
+def console_series(said: str, name: str) -> dict[int, float]:
+    """Returns one figure of the lines of MFLossMonitor, by step."""
+    line = re.compile(r"step:\[ *(\d+)/ *\d+\].*?" + re.escape(name) + r": ?\[?([-+.e\d]+)")
+    return {int(step): float(value) for step, value in line.findall(said)}
+
+
+MONITOR = {
+    "type": "MindSporeTransformersMonitor",
+    "interval": 0,
+    "backend": ["local", "tensorboard", "mindinsight"],
+    "project": "llama",
+    "run_id": "tiny",
+    "metrics": [
+        "loss", "lr", "grad_norm", "loss_scale", "step_time", "samples_per_second", "tokens_per_second", "memory_usage",
+    ],
+    "tags": {"dataset": "random", "layers": 2},
+    "warn_on_value": {"loss": 1.0},
+}  # fmt: skip
+BRIDGE = {"type": "SummaryBridgeMonitor", "collect_freq": 1}
+
+
+@pytest.fixture(scope="class")
+def llama(request: pytest.FixtureRequest, mindformers_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Llama:
+    """The training that all tests of a class look at."""
+    assert issubclass(request.cls, Contract)
+    directory = tmp_path_factory.mktemp("llama")
+    callbacks = [BRIDGE, {**MONITOR, "save_dir": str(directory / "monitor")}]
+    if request.cls.mode == GRAPH:
+        config = llama_config(directory, GRAPH, *callbacks)
+        return Llama(directory, train(mindformers_python, directory, config, "ms_summary_bridge.mindformers"))
+    named = [{**callback, "auto_register": f"mindformers.{callback['type']}"} for callback in callbacks]
+    config = llama_config(directory, PYNATIVE, *named)
+    package = str(ROOT / "ms_summary_bridge")
+    return Llama(directory, train(mindformers_python, directory, config, REGISTER_PATH=package))
+
+
+class Contract:
+    """What holds in both modes."""
+
+    mode: int
+
+    @pytest.mark.parametrize(
+        ("ours", "theirs"),
+        [("loss", "loss"), ("lr", "learning-rate"), ("grad_norm", "grad-norm"), ("loss_scale", "loss-scale")],
+    )
+    def test_every_value_is_that_of_mflossmonitor(self, llama: Llama, ours: str, theirs: str) -> None:
+        expected = board_series(llama.directory / "mindformers" / "rank_0", theirs)
+        assert sorted(expected) == list(range(1, STEPS + 1))
+        bridge = board_series(llama.directory / "output" / "summary", "loss/auto" if ours == "loss" else ours)
+        assert bridge == expected
+        journal = llama.journal_series(ours)
+        assert {step: float(np.float32(value)) for step, value in journal.items()} == expected
+
+    @pytest.mark.parametrize(
+        ("ours", "theirs"), [("loss", "loss"), ("lr", "lr"), ("grad_norm", "global_norm"), ("loss_scale", "loss_scale")]
+    )
+    def test_every_value_is_that_of_the_console(self, llama: Llama, ours: str, theirs: str) -> None:
+        expected = console_series(llama.said, theirs)
+        assert sorted(expected) == list(range(1, STEPS + 1))
+        assert llama.journal_series(ours) == pytest.approx(expected, rel=1e-6, abs=6e-7)
+
+    def test_tokens_are_those_of_the_models_configuration(self, llama: Llama) -> None:
+        # A row of the batch holds one token more than a sequence.
+        tokens, samples = (llama.journal_series(f"{name}_per_second") for name in ("tokens", "samples"))
+        assert sorted(samples) == list(range(2, STEPS + 1)), "the first step compiles, and has no rate"
+        assert tokens == pytest.approx({step: rate * SEQ_LENGTH for step, rate in samples.items()})
+
+    def test_the_monitor_warns_and_says_where_things_are(self, llama: Llama) -> None:
+        (warning,) = [row for row in llama.journal() if row["kind"] == "warning"]
+        assert "loss" in json.dumps(warning)
+        assert str(llama.directory / "monitor" / "llama" / "tiny") in llama.said
+        assert "Traceback" not in llama.said
+
+    def test_tensorboard_shows_it_beside_mindformers_own(
+        self, llama: Llama, tensorboard_server: TensorBoardServer
+    ) -> None:
+        client = tensorboard_server(llama.directory)
+        runs = {"mindformers/rank_0": "loss", "output/summary": "loss/auto"}
+        shown = {}
+        for run, tag in runs.items():
+            rows = client.wait_json("data/plugin/scalars/scalars", lambda rows: len(rows) == STEPS, run=run, tag=tag)
+            shown[run] = [row[1:] for row in rows]
+        assert shown["mindformers/rank_0"] == shown["output/summary"]
+        tags = client.get_json("data/plugin/scalars/tags")["output/summary"]
+        assert {"loss/auto", "lr", "grad_norm", "monitor/tokens_per_second", "monitor/memory_usage"} <= set(tags)
+
+    def test_mindinsight_shows_it(self, llama: Llama, mindinsight_server: MindInsightServer) -> None:
+        client = mindinsight_server(llama.directory / "output")
+        client.wait_job("./summary")
+        expected = board_series(llama.directory / "mindformers" / "rank_0", "loss")
+        shown = client.scalars("./summary", "loss/auto")
+        assert {step: np.float32(value) for step, value in shown} == expected
+        assert len(client.scalars("./summary", "monitor/tokens_per_second")) == STEPS - 1
+
+
+@pytest.mark.mindformers
+class TestGraph(Contract):
+    """GRAPH mode, registered by an import."""
+
+    mode = GRAPH
+
+    def test_mindinsight_draws_the_models_graph(self, llama: Llama, mindinsight_server: MindInsightServer) -> None:
+        client = mindinsight_server(llama.directory / "output")
+        job = client.wait_job("./summary")
+        assert job["plugins"]["graph"]
+        nodes = client.wait_json("datavisual/graphs/nodes", lambda answer: answer["nodes"], train_id="./summary")
+        assert "Default" in {node["name"] for node in nodes["nodes"]}
+
+
+@pytest.mark.mindformers
+class TestPynative(Contract):
+    """PYNATIVE mode, registered by `auto_register` with no import in the program."""
+
+    mode = PYNATIVE
+
+
+@pytest.fixture(scope="module")
+def by_hand(mindformers_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What tests/mindformers_scripts/by_hand.py found."""
+    done = subprocess.run(
+        [str(mindformers_python), str(TESTS / "mindformers_scripts" / "by_hand.py"), "results"],
+        cwd=tmp_path_factory.mktemp("by_hand"),
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    results: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return results
+
+
+@pytest.mark.mindformers
+class TestByHand:
+    """Trainings that no CPU can do."""
+
+    def test_facts_come_from_the_loss_monitor_and_the_model(self, by_hand: dict[str, Any]) -> None:
+        defaults = {"micro_batch_num": 1, "micro_batch_interleave_num": 1, "gradient_accumulation_steps": 1}
+        told = {
+            "global_batch_size": 64, "initial_step": 40, "micro_batch_num": 1, "micro_batch_interleave_num": 2,
+            "gradient_accumulation_steps": 8,
+        }  # fmt: skip
+        per_token = {"gradient_accumulation_steps": 1, "calculate_per_token_loss": False, "seq_length": 4096}
+        assert by_hand["facts"] == {
+            "no sibling": {},
+            "defaults": defaults,
+            "told": {**told, "seq_length": 32},
+            "per token": {**told, **per_token},
+            "sink": {**defaults, "epochs": 3, "steps_per_epoch": 20},
+            "resumed by mindspore": {**told, "initial_step": 7},
+            "pipeline": {**told, "micro_batch_num": 4},
+        }
+
+    def test_a_resumed_training_counts_on(self, by_hand: dict[str, Any]) -> None:
+        told = by_hand["steps"]["0"]
+        expected = [[step, 3 if step <= 60 else 4] for step in range(41, 66)]
+        assert told["bridge"] == told["monitor"] == expected
+        assert told["bridge epochs"] == ["epoch 3 ends"]
+        assert len(told["monitor epochs"]) == 1
+
+    def test_in_sink_mode_an_epoch_is_not_a_sink(self, by_hand: dict[str, Any]) -> None:
+        told = by_hand["steps"]["5"]
+        assert told["bridge"] == told["monitor"] == [[45, 3], [50, 3], [55, 3], [60, 3], [65, 4]]
+        assert told["bridge epochs"] == ["epoch 3 ends"]
+        assert len(told["monitor epochs"]) == 1
+
+    def test_mindformers_tells_every_problem_of_a_configuration(self, by_hand: dict[str, Any]) -> None:
+        fault = by_hand["fault"]
+        assert fault.startswith("MindSporeTransformersMonitor: ")
+        assert len(fault.splitlines()) == 2
+        assert "intervall" in fault
+        assert "losss" in fault
+
+    @pytest.mark.parametrize("size", [3, 4, 5, 7])
+    def test_outputs_of_each_form(self, by_hand: dict[str, Any], size: int) -> None:
+        rows = by_hand["outputs"][str(size)]
+        assert len(rows) == 3
+        for row in rows:
+            assert row["loss"] == 3.0, "interleaved micro batches add up"
+            assert row["loss_scale"] == 1024.0
+            assert row["overflow"] == 0
+            assert row.get("lr") == (0.125 if size > 3 else None)
+            assert row.get("grad_norm") == (2.5 if size > 4 else None)
