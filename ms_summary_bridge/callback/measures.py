@@ -56,8 +56,24 @@ def to_array(value: Any) -> np.ndarray[Any, Any] | None:
     return None
 
 
+def _item(value: Any) -> Any:
+    """Returns the number in a tensor of one element; None for anything else.
+
+    `item` takes 1 us where `asnumpy` takes 10, and knows bfloat16 (measured on MindSpore 2.7 to 2.10).
+    """
+    if not hasattr(value, "asnumpy") or not hasattr(value, "item"):
+        return None
+    try:
+        return value.item()
+    except (ValueError, TypeError, RuntimeError):  # another number of elements
+        return None
+
+
 def to_number(value: Any) -> float | None:
     """Returns the mean of a number, array or tensor; None when it has no element or is something else."""
+    number = value if isinstance(value, (bool, int, float)) else _item(value)
+    if isinstance(number, (bool, int, float, np.number, np.bool_)) and not isinstance(number, np.complexfloating):
+        return float(number)
     array = to_array(value)
     if array is None or not array.size or array.dtype.kind not in "biuf":
         return None
@@ -96,8 +112,9 @@ def read_outputs(outputs: Any) -> StepOutputs:
 
 def _is_flag(value: Any) -> bool:
     """Whether an output can be an overflow flag: one boolean. A second loss is a float."""
-    if isinstance(value, (bool, np.bool_)):
-        return True
+    number = value if isinstance(value, (bool, np.bool_)) else _item(value)
+    if number is not None:
+        return isinstance(number, (bool, np.bool_))
     array = to_array(value)
     return array is not None and array.size == 1 and array.dtype.kind == "b"
 
@@ -144,6 +161,8 @@ def learning_rates(optimizer: Any, make_step: Any) -> dict[str, float]:
 
 
 def _rate_at(rate: Any, step: int, make_step: Any) -> float | None:
+    if _item(rate) is not None:
+        return to_number(rate)
     inner = getattr(rate, "learning_rate", None)
     array = to_array(inner) if inner is not None else None
     if array is not None and type(rate).__name__ in ("_IteratorLearningRate", "_ConvertToCell"):

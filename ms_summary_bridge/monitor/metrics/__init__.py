@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import ClassVar, Final, TypeVar
+from typing import Final, TypeVar
 
 from ms_summary_bridge.errors import UsageError
 from ms_summary_bridge.monitor.facts import StepFacts, TrainingFacts, Window
@@ -31,7 +31,7 @@ class Metric:
             then not touch what the training thread changes.
     """
 
-    off_thread: ClassVar[bool] = False
+    off_thread: bool = False
 
     def begin(self, training: TrainingFacts) -> None:
         """Is told of the training, before its first step counts."""

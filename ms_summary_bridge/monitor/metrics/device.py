@@ -37,12 +37,19 @@ Tool = Literal["npu-smi", "nvml"]
 class MemoryUsage(Metric):
     """MiB that this process holds on its device; on a CPU, which has none of its own, on the host."""
 
+    def __init__(self) -> None:
+        self._process = psutil.Process()
+
+    def begin(self, training: TrainingFacts) -> None:
+        """Leaves the host to the writing thread; the device is asked where the training runs."""
+        self.off_thread = training.device.startswith("CPU")
+
     def sample(self, window: Window) -> MetricValue:
         """Returns what MindSpore has allocated, without waiting for the device."""
-        mindspore = sys.modules.get("mindspore")
+        mindspore = None if self.off_thread else sys.modules.get("mindspore")
         figures = device_memory(mindspore) if mindspore is not None else {}
         allocated = figures.get("memory/allocated_mib")
-        return psutil.Process().memory_info().rss / _MIB if allocated is None else allocated
+        return float(self._process.memory_info().rss) / _MIB if allocated is None else allocated
 
 
 class _Samplers:

@@ -12,17 +12,9 @@ import psutil
 from ms_summary_bridge.monitor.facts import TrainingFacts, Window
 from ms_summary_bridge.monitor.metrics import Metric, MetricValue
 
-__all__ = ["GlobalRank", "HostMemory", "resident_mib"]
+__all__ = ["GlobalRank", "HostMemory"]
 
 _MIB: Final = 1 << 20
-
-
-def resident_mib() -> float | None:
-    """Returns the memory of this process that is in the host's RAM, in MiB; None when the system does not say."""
-    try:
-        return float(psutil.Process().memory_info().rss) / _MIB
-    except (psutil.Error, OSError):
-        return None
 
 
 class HostMemory(Metric):
@@ -30,9 +22,12 @@ class HostMemory(Metric):
 
     off_thread = True
 
+    def __init__(self) -> None:
+        self._process = psutil.Process()
+
     def sample(self, window: Window) -> MetricValue:
         """Returns the resident size."""
-        return resident_mib()
+        return float(self._process.memory_info().rss) / _MIB
 
 
 class GlobalRank(Metric):
