@@ -27,7 +27,7 @@ Source: mindformers 1.9.0, measured: a callback that is not MindFormers' own get
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import mindspore
@@ -39,6 +39,7 @@ from mindspore.train.callback import RunContext
 from ms_summary_bridge.callback.bridge import SummaryBridge
 from ms_summary_bridge.errors import ConfigError
 from ms_summary_bridge.monitor.callback import MindSporeTransformersMonitor as _Monitor
+from ms_summary_bridge.monitor.training_parameters import seq_length_of_model
 
 __all__ = ["MindSporeTransformersMonitor", "SummaryBridgeMonitor"]
 
@@ -116,7 +117,7 @@ class MindSporeTransformersMonitor(_Monitor):
         """Returns what MindFormers knows of this training, by the names of MonitorConfig."""
         facts = _loss_monitor_facts(parameters)
         self._count = _Count(facts)
-        return {**_model_facts(parameters), **facts}
+        return {"seq_length": seq_length_of_model(parameters), **facts}
 
     def on_train_step_end(self, run_context: Any) -> None:
         """As the monitor's, which adds the steps of earlier sessions itself."""
@@ -197,19 +198,3 @@ def _loss_monitor_facts(parameters: Any) -> dict[str, int]:
                 known.update(gradient_accumulation_steps=1, calculate_per_token_loss=False)
             return known
     return {}
-
-
-def _model_facts(parameters: Any) -> dict[str, Any]:
-    for cell in _cells(parameters.get("train_network")):
-        for holder in ("transformer_config", "config"):  # of models built on mcore, and of the older ones
-            seq_length = getattr(getattr(cell, holder, None), "seq_length", None)
-            if isinstance(seq_length, int) and seq_length > 0:
-                return {"seq_length": seq_length}
-    return {}
-
-
-def _cells(network: Any) -> Iterator[Any]:
-    """Yields a network and what it wraps, from the outside in."""
-    while network is not None:
-        yield network
-        network = getattr(network, "network", None) or getattr(network, "_backbone", None)

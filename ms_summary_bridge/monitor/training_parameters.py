@@ -15,7 +15,7 @@ from ms_summary_bridge.callback.measures import batch_size
 from ms_summary_bridge.monitor.config import MonitorConfig
 from ms_summary_bridge.monitor.facts import TrainingFacts
 
-__all__ = ["TrainingParameters", "complete_facts", "read_facts"]
+__all__ = ["TrainingParameters", "complete_facts", "read_facts", "seq_length_of_model"]
 
 _INNER_NETWORKS: Final = ("network", "_network", "_backbone", "backbone", "model")
 _DEPTH: Final = 4
@@ -78,7 +78,7 @@ def read_facts(parameters: TrainingParameters, config: MonitorConfig, options: M
         epochs=options.get("epochs") or parameters.number("epoch_num") or None,
         steps_per_epoch=options.get("steps_per_epoch") or parameters.number("batch_num") or None,
         samples_per_step=known("global_batch_size"),
-        seq_length=known("seq_length") or _seq_length_of_model(parameters),
+        seq_length=known("seq_length") or seq_length_of_model(parameters),
         initial_step=int(known("initial_step") or 0),
         loss_divisor=divisor,
         flops_per_token=config.flops_per_token,
@@ -103,8 +103,8 @@ def complete_facts(facts: TrainingFacts, parameters: TrainingParameters, config:
             facts.seq_length = int(shape[1])
 
 
-def _seq_length_of_model(parameters: TrainingParameters) -> int | None:
-    """Returns `config.seq_length` of the network, or of one of those inside it."""
+def seq_length_of_model(parameters: TrainingParameters) -> int | None:
+    """Returns `config.seq_length` of the network, or of one of those inside it; None where none has one."""
     networks = [parameters.get("network"), parameters.get("train_network")]
     for _ in range(_DEPTH):
         for network in networks:

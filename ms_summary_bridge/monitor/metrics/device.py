@@ -31,7 +31,7 @@ __all__ = [
 
 _MIB: Final = 1 << 20
 
-Tool = Literal["npu-smi", "nvml"]
+_Tool = Literal["npu-smi", "nvml"]
 
 
 class MemoryUsage(Metric):
@@ -57,9 +57,9 @@ class _Samplers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._users: dict[tuple[Tool, int], tuple[DeviceSampler, int]] = {}
+        self._users: dict[tuple[_Tool, int], tuple[DeviceSampler, int]] = {}
 
-    def take(self, key: tuple[Tool, int]) -> DeviceSampler:
+    def take(self, key: tuple[_Tool, int]) -> DeviceSampler:
         tool, device_id = key
         with self._lock:
             sampler, users = self._users.get(key, (None, 0))
@@ -69,7 +69,7 @@ class _Samplers:
             self._users[key] = (sampler, users + 1)
         return sampler
 
-    def give_back(self, key: tuple[Tool, int]) -> None:
+    def give_back(self, key: tuple[_Tool, int]) -> None:
         with self._lock:
             sampler, users = self._users.pop(key)
             if users > 1:
@@ -85,10 +85,10 @@ class _DeviceMetric(Metric):
     """A figure that the device's tool gives. `sample` returns the last answer and never waits for one."""
 
     figure: ClassVar[str]  # of DeviceReading
-    tool: ClassVar[Tool | None] = "npu-smi"  # None: the one of the training's device
+    tool: ClassVar[_Tool | None] = "npu-smi"  # None: the one of the training's device
 
     def __init__(self) -> None:
-        self._key: tuple[Tool, int] | None = None
+        self._key: tuple[_Tool, int] | None = None
         self._sampler: DeviceSampler | None = None
 
     def begin(self, training: TrainingFacts) -> None:
