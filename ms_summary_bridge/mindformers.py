@@ -89,7 +89,7 @@ class SummaryBridgeMonitor(SummaryBridge):
 
     def on_train_epoch_end(self, run_context: Any) -> None:
         """As SummaryBridge's, but at the end of an epoch only."""
-        if self._count.is_epoch_end(run_context):
+        if self._count.is_between_epochs(run_context):
             super().on_train_epoch_end(self._count.over_sessions(run_context))
 
 
@@ -119,13 +119,18 @@ class MindSporeTransformersMonitor(_Monitor):
         self._count = _Count(facts)
         return {"seq_length": seq_length_of_model(parameters), **facts}
 
+    def on_train_epoch_begin(self, run_context: Any) -> None:
+        """As the monitor's, but at the beginning of an epoch only."""
+        if self._count.is_between_epochs(run_context):
+            super().on_train_epoch_begin(run_context)
+
     def on_train_step_end(self, run_context: Any) -> None:
         """As the monitor's, which adds the steps of earlier sessions itself."""
         super().on_train_step_end(self._count.in_epochs(run_context))
 
     def on_train_epoch_end(self, run_context: Any) -> None:
         """As the monitor's, but at the end of an epoch only."""
-        if self._count.is_epoch_end(run_context):
+        if self._count.is_between_epochs(run_context):
             super().on_train_epoch_end(run_context)
 
 
@@ -151,8 +156,8 @@ class _Count:
         """Returns the context with the epoch of the training, and the step of the session."""
         return self._with(run_context, 0)
 
-    def is_epoch_end(self, run_context: Any) -> bool:
-        """Whether what MindSpore calls the end of an epoch is one of the training."""
+    def is_between_epochs(self, run_context: Any) -> bool:
+        """Whether what MindSpore calls an epoch's beginning or end is one of the training."""
         parameters = run_context.original_args()
         return not self._counts_sinks(parameters) or self._step(parameters) % self._steps_per_epoch == 0
 

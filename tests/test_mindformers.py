@@ -301,13 +301,13 @@ class TestByHand:
         expected = [[step, 3 if step <= 60 else 4] for step in range(41, 66)]
         assert told["bridge"] == told["monitor"] == expected
         assert told["bridge epochs"] == ["epoch 3 ends"]
-        assert len(told["monitor epochs"]) == 1
+        assert (told["begun"], told["ended"]) == ([0, 20], [20])
 
     def test_in_sink_mode_an_epoch_is_not_a_sink(self, by_hand: dict[str, Any]) -> None:
         told = by_hand["steps"]["5"]
         assert told["bridge"] == told["monitor"] == [[45, 3], [50, 3], [55, 3], [60, 3], [65, 4]]
         assert told["bridge epochs"] == ["epoch 3 ends"]
-        assert len(told["monitor epochs"]) == 1
+        assert (told["begun"], told["ended"]) == ([0, 20], [20])
 
     def test_mindformers_tells_every_problem_of_a_configuration(self, by_hand: dict[str, Any]) -> None:
         fault = by_hand["fault"]

@@ -74,7 +74,7 @@ def find_facts() -> dict[str, Any]:
 
 def count_steps(directory: Path, *, sink_size: int) -> dict[str, Any]:
     """What the callbacks are told beside a MFLossMonitor that goes on behind step 40, with epochs of 20 steps."""
-    told: dict[str, list[Any]] = {"bridge": [], "bridge epochs": [], "monitor": [], "monitor epochs": []}
+    told: dict[str, list[Any]] = {name: [] for name in ("bridge", "bridge epochs", "monitor", "begun", "ended")}
     name = f"sink-{sink_size}"
     bridge = SummaryBridgeMonitor(str(directory / name), collect_graph=False, collect_freq=1)
     bridge._collect = lambda parameters, step, **which: told["bridge"].append([step, parameters.cur_epoch_num])
@@ -83,8 +83,8 @@ def count_steps(directory: Path, *, sink_size: int) -> dict[str, Any]:
     monitor = MindSporeTransformersMonitor(
         interval=0, backend="local", save_dir=str(directory), project=name, run_id="run", metrics=["epoch"]
     )
-    monitor_pause = monitor._recorder.pause
-    monitor._recorder.pause = lambda: (told["monitor epochs"].append(1), monitor_pause())
+    monitor._recorder.resume = lambda: told["begun"].append(parameters.cur_step_num)
+    monitor._recorder.pause = lambda: told["ended"].append(parameters.cur_step_num)
     parameters = make_parameters(MFLossMonitor(initial_step=40, dataset_size=20, origin_epochs=4), bridge, monitor)
     parameters.update(dataset_sink_mode=sink_size > 0, sink_size=sink_size, net_outputs=Tensor(1.0), batch_num=20)
     context = RunContext(parameters)
@@ -93,6 +93,9 @@ def count_steps(directory: Path, *, sink_size: int) -> dict[str, Any]:
         for callback in callbacks:
             callback.on_train_begin(context)
         for step in range(max(1, sink_size), 26, max(1, sink_size)):
+            if sink_size or step % 20 == 1:
+                for callback in callbacks:
+                    callback.on_train_epoch_begin(context)
             parameters.cur_epoch_num = step if sink_size else (40 + step - 1) // 20 + 1
             for callback in callbacks:
                 callback.on_train_step_begin(context)
