@@ -118,7 +118,7 @@ def structure_of_anf(graph: Any) -> dict[str, Any]:
     return {
         "operators": [
             (node.op_type or "Unknown", node.full_name, node.scope, types_of(node.output_type), sources_of(node, 0),
-             sources_of(node, 1), node.instance_name, [attribute.name for attribute in node.attribute])
+             sources_of(node, 1), node.instance_name, sorted(attribute.name for attribute in node.attribute))
             for node in graph.node
         ],
         "parameters": {parameter.name: types_of(parameter.type) for parameter in graph.parameters},

@@ -91,6 +91,9 @@ class AnfValueEncoder:
             return self.value(attributes.get("attr", attributes.get("value", b"")))
         shapes = tb_pb.AttrValue.FromString(attributes.get("_output_shapes", b"")).list.shape
         dtype = tb_pb.AttrValue.FromString(attributes.get("dtype", b"")).type
+        if source.WhichOneof("value") == "s" and "dtype" not in attributes:  # words for a tuple, a monad, ...
+            words: bytes = ms_pb.ValueProto(str_val=_shorter(source.s.decode(errors="replace"))).SerializeToString()
+            return words
         if source.WhichOneof("value") == "s" and len(shapes) == 1 and _type_of(dtype) not in (0, _STRING):
             value = ms_pb.ValueProto(dtype=_TENSOR)  # our words for a tensor: `float32[2, 3]`
             value.tensor_val.data_type = _type_of(dtype)
