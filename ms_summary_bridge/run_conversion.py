@@ -205,8 +205,9 @@ class _RunConversion:
         if self._is_ours and not self.task.run.archives:
             if self._derived:
                 report.problems.append(
-                    f"{self._derived} values were computed from others (tensors, counts of NaN) by an earlier "
-                    "conversion; there is no archive beside them that holds the originals, so these are not restored"
+                    f"{self._derived} values were computed from others (tensors, loss landscapes, counts of NaN) by an "
+                    "earlier conversion; there is no archive beside them that holds the originals, so these are not "
+                    "restored"
                 )
             elif run.format == mindspore.FORMAT:  # every conversion has something to keep, the version at least
                 report.problems.append(

@@ -108,9 +108,10 @@ class RunSink(ABC):
 
     def _account(self, event: Event, encoded: Encoded, source: str) -> None:
         """Counts losses and archives the original, in its place beside the payload that is about to be written."""
-        place = self._places.last if encoded.payload is None else self._places.advance(encoded.payload)
         if source == LINEAGE:
             place = START  # in an archive of its own, and beside the run rather than in its order
+        else:
+            place = self._places.last if encoded.payload is None else self._places.advance(encoded.payload)
         for loss in encoded.losses:
             self._losses.add(loss.kind, loss.tag, loss.reason)
         if encoded.archive is not None and self._keep_archive:

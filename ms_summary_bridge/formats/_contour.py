@@ -12,6 +12,7 @@ import io
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
 from ms_summary_bridge.formats._loss_grid import Array, LossGrid
@@ -26,10 +27,12 @@ SIZE: Final = (640, 520)
 _LEFT, _TOP, _RIGHT, _BOTTOM = 82, 62, 502, 424  # of the plot
 _BAR: Final = (524, 542)  # left and right edge of the colour bar
 _FINE: Final = 2
+_LINE: Final = 14  # pixels between two numbers
 _INK: Final = (40, 40, 40)
 _FAINT: Final = (120, 120, 120)
 _WHITE: Final = (255, 255, 255)
 _TITLE_CHARACTERS: Final = 50
+_DOTTED: Final = 40  # points of a path that are marked, and
 _NAMED: Final = 8  # points of a path that their number is written at
 
 
@@ -44,7 +47,7 @@ def draw_contour(grid: LossGrid, title: str) -> bytes:
     plot.draw_bar(scale, levels)
     plot.write_texts(title, scale)
     file = io.BytesIO()
-    plot.image.save(file, "PNG", optimize=True)
+    plot.image.save(file, "PNG")
     return file.getvalue()
 
 
@@ -53,18 +56,22 @@ def _bands(grid: LossGrid, scale: LossScale, levels: Array) -> Image.Image:
     width, height = (_RIGHT - _LEFT) * _FINE, (_BOTTOM - _TOP) * _FINE
     across = np.linspace(grid.x[0], grid.x[-1], width)
     up = np.linspace(grid.y[-1], grid.y[0], height)  # a picture begins at its top
-    x, y = np.meshgrid(across, up)
-    fractions = grid.interpolate(scale.fractions(grid.z), x, y)
+    fractions = grid.resample(scale.fractions(grid.z), across, up)
     known = ~np.isnan(fractions)
     band = np.searchsorted(levels, np.nan_to_num(fractions), side="right")
-    edges = np.concatenate([[0.0], levels, [1.0]])
-    middles = (edges[band] + edges[band + 1]) / 2
-    pixels = colours_of(np.where(known, middles if levels.size > 1 else fractions, np.nan))
+    pixels = _palette(levels)[np.where(known, band, -1)]
     line = np.zeros(band.shape, bool)
     line[:-1] |= (band[:-1] != band[1:]) & known[:-1] & known[1:]
     line[:, :-1] |= (band[:, :-1] != band[:, 1:]) & known[:, :-1] & known[:, 1:]
     pixels[line] = pixels[line] // 2
     return Image.fromarray(pixels).reduce(_FINE)
+
+
+def _palette(levels: Array) -> npt.NDArray[np.uint8]:
+    """Returns the colour of each band, and of what is not finite behind them."""
+    edges = np.concatenate([[0.0], levels, [1.0]])
+    middles = (edges[:-1] + edges[1:]) / 2 if levels.size > 1 else np.full(levels.size + 1, 0.5)
+    return colours_of(np.append(middles, np.nan))
 
 
 def _font(size: int) -> Any:
@@ -99,7 +106,8 @@ class _Plot:
         if len(pixels) > 1:
             self._draw.line(pixels, _WHITE, 5, joint="curve")
             self._draw.line(pixels, PATH_COLOUR, 3, joint="curve")
-        for pixel in reversed(pixels):
+        every = max(1, -(-len(pixels) // _DOTTED))
+        for pixel in reversed(pixels[::every]):
             is_start = pixel is pixels[0]
             self._dot(pixel, 7 if is_start else 4, START_COLOUR if is_start else PATH_COLOUR)
         if grid.end is not None:
@@ -146,16 +154,17 @@ class _Plot:
         """Draws the colour bar with the losses of the levels."""
         left, right = _BAR
         rows = np.linspace(1, 0, _BOTTOM - _TOP)
-        edges = np.concatenate([[0.0], levels, [1.0]])
-        band = np.searchsorted(levels, rows, side="right")
-        middles = (edges[band] + edges[band + 1]) / 2 if levels.size > 1 else np.full(rows.size, 0.5)
-        colours = np.repeat(colours_of(middles)[:, None], right - left, axis=1)
+        colours = _palette(levels)[np.searchsorted(levels, rows, side="right")]
+        colours = np.repeat(colours[:, None], right - left, axis=1)
         self.image.paste(Image.fromarray(colours), (left, _TOP))
         self._draw.rectangle((left, _TOP, right - 1, _BOTTOM - 1), None, _INK)
+        written = float(SIZE[1])
         for loss in scale.ticks():
             row = _BOTTOM - 1 - float(scale.fractions(np.array(loss))) * (_BOTTOM - _TOP - 1)
             self._draw.line((right, row, right + 5, row), _INK)
-            _write(self._draw, (right + 9, row - 8), _number(loss), _font(15), 0)
+            if written - row >= _LINE:  # ticks of a logarithmic scale come close around zero
+                _write(self._draw, (right + 9, row - 8), _number(loss), _font(15), 0)
+                written = row
         _write(self._draw, (left, _TOP - 24), "loss" if scale.kind == "linear" else "loss (log)", _font(15), 0)
 
     def write_texts(self, title: str, scale: LossScale) -> None:

@@ -69,12 +69,23 @@ class LossGrid:
         return LossScale(np.concatenate([self.z.ravel(), self.path[:, 2], ends]))
 
     def interpolate(self, values: Array, x: Array, y: Array) -> Array:
-        """Returns values `[m, n]` at points between those of the grid: NaN where a neighbour is."""
-        column = np.interp(x, self.x, np.arange(self.x.size))
-        row = np.interp(y, self.y, np.arange(self.y.size))
-        left = np.minimum(column.astype(np.int64), self.x.size - 2)
-        below = np.minimum(row.astype(np.int64), self.y.size - 2)
-        right, up = column - left, row - below
+        """Returns values `[m, n]` at points `[k]` between those of the grid: NaN where a neighbour is."""
+        left, right = _between(self.x, x)
+        below, up = _between(self.y, y)
         low = values[below, left] * (1 - right) + values[below, left + 1] * right
         high = values[below + 1, left] * (1 - right) + values[below + 1, left + 1] * right
         return np.asarray(low * (1 - up) + high * up, np.float64)
+
+    def resample(self, values: Array, x: Array, y: Array) -> Array:
+        """Returns values `[m, n]` on a grid of other axes: the same numbers as `interpolate`, in less time."""
+        left, right = _between(self.x, x)
+        below, up = _between(self.y, y)
+        rows = values[:, left] * (1 - right) + values[:, left + 1] * right
+        return np.asarray(rows[below] * (1 - up[:, None]) + rows[below + 1] * up[:, None], np.float64)
+
+
+def _between(axis: Array, points: Array) -> tuple[npt.NDArray[np.int64], Array]:
+    """Returns for each point the number of the one before it on the axis, and how far it is to the next: 0 ... 1."""
+    place = np.interp(points, axis, np.arange(axis.size))
+    before = np.minimum(place.astype(np.int64), axis.size - 2)
+    return before, place - before

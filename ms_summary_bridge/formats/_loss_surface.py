@@ -128,7 +128,7 @@ def make_surface(grid: LossGrid) -> Mesh:
 
 def _thin(count: int, most: int) -> npt.NDArray[np.int64]:
     """Returns the numbers of so many points at most, evenly chosen, the first and the last among them."""
-    return np.rint(np.linspace(0, count - 1, min(count, most))).astype(np.int64)
+    return np.asarray(np.rint(np.linspace(0, count - 1, min(count, most))), np.int64)
 
 
 def _place(grid: LossGrid, x: Array, y: Array, fractions: Array) -> Array:
