@@ -24,6 +24,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ms_summary_bridge._version import __version__
+from ms_summary_bridge.config_cli import make_config_app
 from ms_summary_bridge.convert import convert_logdir
 from ms_summary_bridge.errors import BridgeError, LogdirError, UsageError
 from ms_summary_bridge.follow import follow_logdir
@@ -63,6 +64,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.add_typer(make_config_app(_EXIT_TEXT), name="config")
 
 
 class Target(str, Enum):

@@ -31,6 +31,7 @@ LAYERS: list[set[str]] = [
     {"callback", "monitor"},
     {"doctor", "mindformers", "tensorboard_plugin", "viewers", "watch"},
     {"render"},
+    {"config_cli"},
     {"cli"},
     {"__main__"},
 ]
@@ -44,9 +45,9 @@ SIDEWAYS = {
     ("archive", "record_writer"),
     ("logdir", "event_file"),
     ("logdir", "file_tree"),
-    ("file_tree", "event_file"),
     ("logdir", "graph_file"),
     ("graph_file", "event_file"),
+    ("file_tree", "event_file"),
     ("record_writer", "event_file"),
 }
 
@@ -54,13 +55,20 @@ SIDEWAYS = {
 FOREIGN: dict[str, set[str]] = {
     "google.protobuf": {"formats"},
     "mindformers": {"mindformers"},
-    "mindspore": {"callback", "mindformers", "monitor.callback", "monitor.distributed", "monitor.metrics"},
+    "mindspore": {
+        "callback",
+        "mindformers",
+        "monitor.callback",
+        "monitor.distributed",
+        "monitor.metrics",
+        "monitor.trial_training",
+    },
     "rich": {"cli", "render"},
     "tensorboard": {"tensorboard_plugin"},
     "tensorboardX": {"callback"},
     "tensorflow": set(),
     "torch": set(),
-    "typer": {"cli"},
+    "typer": {"cli", "config_cli"},
 }
 HEAVY = {"mindformers", "mindspore", "tensorboard", "tensorflow", "torch"}
 

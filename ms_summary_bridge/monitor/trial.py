@@ -1,0 +1,146 @@
+"""Tries a configuration: three real steps in another process, and what came out of them.
+
+Layer: monitor.config_file, run_points < **monitor.trial**.
+
+Everything goes to a directory that is removed afterwards, whatever `save_dir` and `bridge` say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+import ms_summary_bridge
+from ms_summary_bridge.errors import BridgeError, ConfigError, MissingDependencyError
+from ms_summary_bridge.logdir import discover
+from ms_summary_bridge.monitor.config import MonitorConfig
+from ms_summary_bridge.run_points import RunReading, read_points
+
+__all__ = ["TrialReport", "try_config"]
+
+_TRAINING: Final = "ms_summary_bridge.monitor.trial_training"
+_LONGEST_SECS: Final = 300.0  # MindSpore's start and the compiling take some ten seconds
+_SHOWN: Final = 3000  # characters of what a failed training said
+_PLACES: Final = ("summary_dir", "tensorboard_dir")
+
+
+class TrialReport(msgspec.Struct):
+    """What came out of a trial."""
+
+    console: list[str]
+    """Lines that the training said."""
+    files: dict[str, int]
+    """Bytes of each file, by its path below `save_dir`."""
+    scalars: dict[str, dict[str, int]]
+    """Points of each scalar, by format and tag."""
+    missing: list[str]
+    """What should have come out and did not."""
+
+
+def try_config(config: MonitorConfig) -> TrialReport:
+    """Trains three steps of a tiny network with a configuration.
+
+    Raises:
+        MissingDependencyError: MindSpore is not installed.
+        ConfigError: The configuration is refused when the callbacks are made.
+        BridgeError: The training failed.
+    """
+    if importlib.util.find_spec("mindspore") is None:
+        raise MissingDependencyError(
+            "--try trains three steps and needs MindSpore: pip install 'ms_summary_bridge[mindspore]'"
+        )
+    # MindSpore leaves files of its own where it stands; processes it started may still write while we remove it.
+    with tempfile.TemporaryDirectory(prefix="ms-summary-bridge-try-", ignore_cleanup_errors=True) as scratch:
+        directory = os.path.join(scratch, "output")
+        section = Path(scratch, "config.json")
+        section.write_bytes(msgspec.json.encode(_redirect(config.raw, directory)))
+        said = _train(scratch, str(section))
+        files = {
+            os.path.relpath(path, directory): path.stat().st_size
+            for path in sorted(Path(directory).rglob("*"))
+            if path.is_file()
+        }
+        scalars = _read_scalars(directory)
+        said = said.replace(directory, config.save_dir)
+    missing = _find_missing(config, files, scalars)
+    return TrialReport([line for line in said.splitlines() if line.strip()], files, scalars, missing)
+
+
+def _redirect(raw: Mapping[str, Any], directory: str) -> dict[str, Any]:
+    """Returns the section with every step sampled, and with nothing going anywhere else."""
+    bridge = {key: value for key, value in (raw.get("bridge") or {}).items() if key not in _PLACES}
+    return {**raw, "save_dir": directory, "interval": 0, "bridge": {**bridge, "collect_freq": 1}}
+
+
+def _train(scratch: str, section: str) -> str:
+    """Runs the training; returns what it said."""
+    # Where the user stands is searched for a class of the user's, as it is when his own program runs.
+    paths = [str(Path(ms_summary_bridge.__path__[0]).parent), os.getcwd(), os.environ.get("PYTHONPATH", "")]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "PYTHONUNBUFFERED": "1",
+        "WANDB_MODE": "offline",
+        "WANDB_DIR": scratch,
+    }
+    # To files and not to pipes: processes that MindSpore starts would hold those open.
+    out, err = Path(scratch, "out.txt"), Path(scratch, "err.txt")
+    with out.open("wb") as stdout, err.open("wb") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", _TRAINING, section],
+            cwd=scratch,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(timeout=_LONGEST_SECS)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    said = out.read_text(encoding="utf-8", errors="replace")
+    complaint = err.read_text(encoding="utf-8", errors="replace")
+    if code == 2:
+        raise ConfigError([line for line in complaint.splitlines() if not line.startswith("[")] or ["$: is refused"])
+    if code is None:
+        raise BridgeError(f"the three steps were not done in {_LONGEST_SECS:.0f} seconds:\n{complaint[-_SHOWN:]}")
+    if code != 0:
+        raise BridgeError(f"the training of three steps ended with {code}:\n{complaint[-_SHOWN:]}")
+    return said
+
+
+def _read_scalars(directory: str) -> dict[str, dict[str, int]]:
+    scalars: dict[str, dict[str, int]] = {}
+    found = discover(directory)
+    for run in [*found.runs, *found.twins]:
+        tags = scalars.setdefault(run.format, {})
+        for point in read_points(run, RunReading()):
+            if point.kind == "scalar":
+                tags[point.tag] = tags.get(point.tag, 0) + 1
+    return {form: dict(sorted(tags.items())) for form, tags in sorted(scalars.items())}
+
+
+def _find_missing(config: MonitorConfig, files: Mapping[str, int], scalars: Mapping[str, Any]) -> list[str]:
+    missing = []
+    if not any(name.endswith("metrics.jsonl") and size for name, size in files.items()):
+        missing.append("the journal, metrics.jsonl")
+    if "tensorboard" in config.backends and not scalars.get("tensorboard"):
+        missing.append("scalars for TensorBoard")
+    if "mindinsight" in config.backends and not scalars.get("mindspore"):
+        missing.append("scalars for MindInsight")
+    return missing
