@@ -19,7 +19,8 @@ from ms_summary_bridge.monitor.config import Bounds
 from ms_summary_bridge.monitor.config_file import load_config
 from ms_summary_bridge.monitor.config_keys import PARAMS, SECTION
 from ms_summary_bridge.monitor.metric_names import METRICS
-from ms_summary_bridge.monitor.suggest import suggest_limits
+from ms_summary_bridge.monitor.metrics import Metric, make_metric
+from ms_summary_bridge.monitor.suggest import EVERY_STEP, suggest_limits
 from tests.test_cli import run
 from tests.test_monitor_config import SECTION_TEXT
 
@@ -251,13 +252,14 @@ def test_suggest_proposes_limits_that_the_run_itself_keeps(tmp_path: Path, here:
     assert here("check", limits_file).returncode == 0
     callback = load_config(limits_file).callback
     assert callback.warn_on_value.keys() == {"loss", "tokens_per_second", "step_time", "memory_usage"}
-    assert callback.warn_on_value["memory_usage"] == Bounds(above=3500.0)  # a tenth above 3150, rounded away from it
+    assert callback.warn_on_value["memory_usage"] == Bounds(above=3300.0)  # a tenth above 3000
     assert callback.warn_after_steps == 200
     for line in lines:
         if line["kind"] == "sample" and line["step"] > callback.warn_after_steps:
             for name, bounds in callback.warn_on_value.items():
-                assert bounds.above is None or line["max"][name] <= bounds.above
-                assert bounds.below is None or line["min"][name] >= bounds.below
+                group = "max" if name in EVERY_STEP else "values"
+                assert bounds.above is None or line[group][name] <= bounds.above
+                assert bounds.below is None or line["values"][name] >= bounds.below
     # and that are near enough to be of use
     assert callback.warn_on_value["loss"].above < 5
     assert 500 < callback.warn_on_value["tokens_per_second"].below < 800
@@ -272,7 +274,21 @@ def test_suggest_passes_over_what_stands_alone() -> None:
     calm, odd = suggest_limits(healthy()), suggest_limits(lines)
     assert [(limit.name, limit.value) for limit in odd.limits] == [(limit.name, limit.value) for limit in calm.limits]
     assert any("far from all others" in limit.reason for limit in odd.limits)
-    assert odd.doubts == ["1 warnings are in this journal", "grad_norm was not finite at times"]
+    assert odd.doubts == ["it gave 1 warning", "grad_norm was not finite at times"]
+
+
+def test_suggest_looks_at_what_is_compared_with_a_limit() -> None:
+    """A metric that is sampled has its own value compared; of the others, every step is."""
+    built_in = {name: type(make_metric(name)) for name, known in METRICS.items() if known.bad}
+    assert {name for name, metric in built_in.items() if metric.sample is Metric.sample} == EVERY_STEP
+    limits = {limit.name: limit.reason for limit in suggest_limits(healthy()).limits}
+    assert "lowest 980" in limits["tokens_per_second"], "of an interval"
+    assert "highest 3.237" in limits["loss"], "of one step"
+
+
+def test_suggest_counts_the_steps_of_the_session() -> None:
+    resumed = [{**line, "step": line["step"] + 5000} if "step" in line else line for line in healthy()]
+    assert suggest_limits(resumed).warn_after_steps == suggest_limits(healthy()).warn_after_steps == 200
 
 
 def test_suggest_needs_a_journal_with_samples(tmp_path: Path, here: Here) -> None:

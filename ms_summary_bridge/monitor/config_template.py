@@ -71,10 +71,14 @@ def write_template(*, mindformers: bool = False) -> str:
         body = [*used, *params, *offered]
         return _join(
             "# Put this entry into the callbacks: of the training's YAML. monitor_config there is MindFormers' own.",
-            "# The import that makes the name known: import ms_summary_bridge.mindformers",
+            "# What makes the name known is a line of the program, before it makes the Trainer:",
+            "#   import ms_summary_bridge.mindformers",
+            "# or, without a change to any program, a variable and the key auto_register below:",
+            '#   export REGISTER_PATH=$(python -c "import ms_summary_bridge; print(ms_summary_bridge.__path__[0])")',
             *_list_metrics(),
             "callbacks:",
             f"  - type: {MONITOR_TYPE}",
+            f"    # auto_register: mindformers.{MONITOR_TYPE}",
             *(f"    {line}" for line in body),
         )
     offered = [_line(name, value, keys[name].meaning, "# ") for name, value in _OFFERED.items() if name not in within]

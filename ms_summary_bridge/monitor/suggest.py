@@ -18,7 +18,7 @@ import msgspec
 from ms_summary_bridge.errors import UsageError
 from ms_summary_bridge.monitor.metric_names import METRICS, Way
 
-__all__ = ["Limit", "Suggestion", "suggest_limits", "write_suggestion"]
+__all__ = ["EVERY_STEP", "Limit", "Suggestion", "suggest_limits", "write_suggestion"]
 
 _LEAST_SAMPLES: Final = 10
 _WARM_UP: Final = 0.1  # part of the samples at the beginning, in which loss and speed are not yet what they will be
@@ -27,6 +27,8 @@ _STEADY_MARGIN: Final = 0.1  # of what hardly moves in a healthy run
 _STEADY: Final = {"memory_usage", "host_memory", "npu_memory", "gpu_memory", "temperature", "npu_power"}
 _DEVIATIONS: Final = 3.0
 _TO_SIGMA: Final = 1.4826  # median deviation of a normal distribution, as its standard deviation
+EVERY_STEP: Final = {"loss", "grad_norm", "loss_scale"}
+"""Metrics of which every step is compared with the limit; of the others, the value of an interval is."""
 _LONE: Final = 3.0  # so many times worse than all others is no part of what is healthy
 _LEAST_FOR_LONE: Final = 20
 
@@ -76,6 +78,7 @@ def suggest_limits(lines: Iterable[Mapping[str, Any]]) -> Suggestion:
     samples: list[Mapping[str, Any]] = []
     run = ""
     warnings = 0
+    first: float = math.inf
     nonfinite: set[str] = set()
     for line in lines:
         kind = line.get("kind")
@@ -85,6 +88,7 @@ def suggest_limits(lines: Iterable[Mapping[str, Any]]) -> Suggestion:
             warnings += 1
         elif kind == "sample" and isinstance(line.get("step"), int) and isinstance(line.get("values"), dict):
             nonfinite |= set(line.get("nonfinite") or {})
+            first = min(first, line["step"])
             if not line.get("is_first"):
                 samples.append(line)
     if len(samples) < _LEAST_SAMPLES:
@@ -95,17 +99,20 @@ def suggest_limits(lines: Iterable[Mapping[str, Any]]) -> Suggestion:
     samples.sort(key=lambda line: int(line["step"]))
     skipped = max(1, int(len(samples) * _WARM_UP))
     limits = [limit for name in METRICS if (limit := _suggest(name, samples[skipped:])) is not None]
-    doubts = [f"{warnings} warnings are in this journal"] if warnings else []
+    doubts = [f"it gave {warnings} warning{'' if warnings == 1 else 's'}"] if warnings else []
     doubts += [f"{name} was not finite at times" for name in sorted(nonfinite)]
-    return Suggestion(limits, samples[skipped - 1]["step"], len(samples), samples[-1]["step"], run, doubts)
+    # Steps of a training that was resumed count on, but each session warms up anew.
+    warm_up = int(samples[skipped - 1]["step"] - first + 1)
+    return Suggestion(limits, warm_up, len(samples), samples[-1]["step"], run, doubts)
 
 
 def _suggest(name: str, samples: list[Mapping[str, Any]]) -> Limit | None:
     way = METRICS[name].bad
     if way is None:
         return None
-    middles = _numbers(samples, ("mean", "values"), name)
-    worst = sorted(_numbers(samples, ("max" if way == "above" else "min", "values"), name), reverse=way == "below")
+    groups = ("mean", "max" if way == "above" else "min") if name in EVERY_STEP else ("values", "values")
+    middles, worst = (_numbers(samples, (group, "values"), name) for group in groups)
+    worst.sort(reverse=way == "below")
     if len(worst) < _LEAST_SAMPLES - 1 or not any(worst):
         return None
     median = statistics.median(middles)
@@ -164,6 +171,7 @@ def write_suggestion(suggestion: Suggestion) -> str:
         + (f" of {suggestion.run!r}" if suggestion.run else "")
         + f", up to step {suggestion.last_step}.",
         *(f"# Was this run healthy? {doubt}." for doubt in suggestion.doubts),
+        "# Put these lines into the training's section, or name this file there: extends: limits.yaml",
         "monitor_config:",
         "  callback:",
         "    params:",
