@@ -109,7 +109,10 @@ class TensorBoardRun(RunSink):
             for text in session.left_out:
                 self._losses.add("lineage", "", text)
             taken = {name for _, _, _, name in self.names.given}
-            payloads += [hparams.encode_session_start(session), hparams.encode_session_end(session, taken)]
+            if not session.is_empty:
+                payloads += [hparams.encode_session_start(session), hparams.encode_session_end(session, taken)]
+        if not payloads:
+            return
         # Behind the files of the training in the order of names, in which TensorBoard's slow loader goes.
         seconds = min(max(0, int(max(times))), _MAX_SECONDS)
         name = f"events.out.tfevents.{seconds:010d}.{self._host}{LINEAGE_SUFFIX}"

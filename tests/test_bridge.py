@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 import re
+import shutil
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from PIL import Image as PillowImage
 
 from ms_summary_bridge.convert import convert_logdir
 from ms_summary_bridge.events import Summary
+from ms_summary_bridge.formats.hparams import END_TAG, START_TAG
+from ms_summary_bridge.formats.lineage import read_lineage
+from ms_summary_bridge.formats.protos import tb_pb
 from ms_summary_bridge.inspect import inspect_logdir
 from ms_summary_bridge.logdir import Run, discover
 from ms_summary_bridge.run_points import read_points
@@ -36,6 +40,7 @@ from tests.bridge_scripts.runs import (
     summaries,
 )
 from tests.conftest import MindInsightServer
+from tests.test_lineage import boards as session_of
 
 pytestmark = pytest.mark.mindspore
 
@@ -114,6 +119,35 @@ def test_the_lineage_is_that_of_summary_collector(scenarios: Scenarios) -> None:
         found.append({event.content.kind: event.content.payload[9:] for event in events(path)})  # without their times
     assert found[0].keys() == {"dataset_graph", "train_lineage", "user_defined_info"}
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "status"), [("same", "SUCCESS"), ("fit", "SUCCESS"), ("exception", "FAILURE"), ("interrupted", "FAILURE")]
+)
+def test_the_session_is_what_convert_makes_of_the_lineage(
+    scenarios: Scenarios, tmp_path: Path, name: str, status: str
+) -> None:
+    directory = scenarios.directory(name)
+    shown = session_of(directory)
+    convert_logdir(str(directory), str(tmp_path / "out"))
+    assert session_of(tmp_path / "out") == shown
+    assert shown[END_TAG].session_end_info.status == tb_pb.hparams.Status.Value(f"STATUS_{status}")
+    hparams = shown[START_TAG].session_start_info.hparams
+    assert hparams["optimizer"].string_value == "Momentum"
+    assert hparams["learning_rate"].number_value == pytest.approx(0.05)
+    assert ("train/loss" in shown) == (status == "SUCCESS")
+    if name == "same":
+        assert hparams["purpose"].string_value == "test"
+        assert hparams["rate"].number_value == 0.5
+    # The file alone, without MindSpore's beside it.
+    for path in boards(directory):
+        (tmp_path / "alone").mkdir(exist_ok=True)
+        shutil.copy(path, tmp_path / "alone")
+    convert_logdir(str(tmp_path / "alone"), str(tmp_path / "back"))
+    records = {event.content.kind: event.content for p in directory.glob("*_lineage") for event in events(p)}
+    again = {e.content.kind: e.content for p in (tmp_path / "back").glob("*_lineage") for e in events(p)}
+    one, other = (read_lineage({"train_lineage": found["train_lineage"].payload}) for found in (records, again))
+    assert (one.hparams, one.metrics, one.status) == (other.hparams, other.metrics, other.status)
 
 
 def test_the_graph_is_in_both_files(scenarios: Scenarios) -> None:

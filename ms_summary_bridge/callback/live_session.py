@@ -88,8 +88,10 @@ class LiveSession:
             return
         from ms_summary_bridge.formats import hparams, lineage  # here: as above
 
-        self._has_start = True
-        self._write(hparams.encode_session_start(lineage.read_lineage(records, [self._begin])))
+        session = lineage.read_lineage(records, [self._begin])
+        if not session.is_empty:
+            self._has_start = True
+            self._write(hparams.encode_session_start(session))
 
 
 def _payload(plugin: str, wall_time: float, data: bytes) -> bytes:

@@ -43,6 +43,11 @@ class Session(msgspec.Struct):
     left_out: list[str] = msgspec.field(default_factory=list)
     """What could not be read, one text for each item."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says nothing, so that there is nothing to show."""
+        return not self.hparams and not self.metrics and self.status == STATUSES[0]
+
 
 def shortest(scalar: Scalar) -> float:
     """Returns the number with the fewest digits that is this float32: 0.01, and not 0.009999999776482582."""

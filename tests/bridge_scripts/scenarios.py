@@ -696,7 +696,7 @@ def writer_stopped(directory: Path) -> Any:
 @scenario
 def queue_full(directory: Path) -> Any:
     """Room for the scalars of a step, and never for its histograms."""
-    bridge = SummaryBridge(str(directory), collect_freq=1, collect_graph=False, queue_bytes=4096)
+    bridge = SummaryBridge(str(directory), collect_freq=1, collect_graph=False, queue_bytes=5120)
     net = nn.SequentialCell(nn.Dense(3, 2000), nn.Dense(2000, 1))
     from mindspore.train import Model
 
