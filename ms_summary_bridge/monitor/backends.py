@@ -63,6 +63,8 @@ def make_sinks(
     warn: Warn,
     *,
     link: WriterLink | None,
+    clock: Callable[[], float] = time.monotonic,
+    wall_clock: Callable[[], float] = time.time,
 ) -> list[Sink]:
     """Returns the sinks that a configuration asks for.
 
@@ -73,16 +75,18 @@ def make_sinks(
         record: What is stored with the run.
         warn: Called with (kind, message).
         link: Of a SummaryBridge in whose files the values go; None for files of the monitor's own.
+        clock: Monotonic seconds.
+        wall_clock: Seconds since epoch.
     """
     directory = rank_directory(run_directory, training.rank)
+    size = config.max_journal_bytes
     sinks: list[Sink] = []
     if config.auto_print:
         sinks.append(ConsoleSink(training, config.callback.log_level, prints_samples=training.rank == 0))
-    sinks.append(
-        JournalSink(directory, training.rank, record, warn, max_bytes=config.max_journal_bytes, csv=config.csv)
-    )
+    sinks.append(JournalSink(directory, training.rank, record, warn, max_bytes=size, csv=config.csv))
     if training.rank == 0:
-        sinks.append(RunJournal(run_directory, training.ranks, record, warn, max_bytes=config.max_journal_bytes))
+        ranks = training.ranks
+        sinks.append(RunJournal(run_directory, ranks, record, warn, max_bytes=size, clock=clock, wall_clock=wall_clock))
     if "local" in config.backends:
         sinks.append(TextLogSink(os.path.join(directory, TEXT_LOG), training, warn))
     if {"tensorboard", "mindinsight"} & set(config.backends):

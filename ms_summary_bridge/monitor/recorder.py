@@ -1,6 +1,6 @@
 """The engine: is told of every step, and makes samples, warnings and notes of what it hears.
 
-Layer: callback.measures, monitor.measurement, monitor.breakdown, monitor.backends < **monitor.recorder**. No mindspore.
+Layer: monitor.step_reader, monitor.measurement, monitor.backends < **monitor.recorder**. Imports no mindspore.
 
 A step's outputs are kept as they are and read when the next step begins, so that reading them costs no synchronisation
 of its own. Everything after the numbers is done by the writing thread.
@@ -17,17 +17,17 @@ from typing import Any, Final
 import msgspec
 
 from ms_summary_bridge.callback.link import WriterLink
-from ms_summary_bridge.callback.measures import StepOutputs, read_outputs, to_number
 from ms_summary_bridge.monitor.backends import make_sinks, require_backends, summary_directory
 from ms_summary_bridge.monitor.breakdown import Breakdown
 from ms_summary_bridge.monitor.config import MonitorConfig
 from ms_summary_bridge.monitor.distributed import Place, find_place
 from ms_summary_bridge.monitor.end_summary import EndSummary
-from ms_summary_bridge.monitor.facts import StepFacts, TrainingFacts, Window
+from ms_summary_bridge.monitor.facts import TrainingFacts, Window
 from ms_summary_bridge.monitor.faults import Faults
-from ms_summary_bridge.monitor.measurement import OWN_NAMES, Measurement
+from ms_summary_bridge.monitor.measurement import Measurement
 from ms_summary_bridge.monitor.run_record import choose_run_directory, describe_run
 from ms_summary_bridge.monitor.sample import Note, Sample
+from ms_summary_bridge.monitor.step_reader import PendingStep, StepReader, secs_left, step_in_epoch
 from ms_summary_bridge.monitor.warn_on_value import WarnOnValue
 from ms_summary_bridge.monitor.writer import Sink, Writer
 
@@ -41,23 +41,6 @@ def interval_secs(config: MonitorConfig, ranks: int) -> float:
     if config.interval == "auto":
         return 30.0 if ranks <= 1 else 60.0 if ranks < 64 else 120.0
     return config.interval
-
-
-class _Pending(msgspec.Struct):
-    """A step whose outputs are not read yet."""
-
-    step: int
-    steps: int
-    epoch: int | None
-    outputs: Any
-    given: Mapping[str, Any]
-    samples: int | None
-    tokens: int | None
-    secs: float | None
-    data_secs: float | None
-    is_first: bool
-    wall_time: float
-    monotonic: float
 
 
 class Recorder:
@@ -128,13 +111,14 @@ class Recorder:
         self._link = link
         self._link_directory = link_directory
         self._interval = interval_secs(self.config, place.ranks)
-        self._names = {metric.name for metric in self.config.metrics}
+        names = {metric.name for metric in self.config.metrics}
+        self._reader = StepReader(self.training, names, self.faults)
         self._warnings = WarnOnValue(self.config.callback)
         self._measurement = Measurement(self.config.metrics, self.training, self.faults, self._check)
         self.breakdown = Breakdown(self._clock, tells_beginnings=tells_beginnings)
         self._summary = EndSummary(began=self._clock())
         self._writer = Writer(self._make_sinks, self.faults, clock=self._clock)
-        self._pending: _Pending | None = None
+        self._pending: PendingStep | None = None
         self._window: Window | None = None
         self._sampled_at: float | None = None
         self._printed_step = self._step = self._read_step = training.initial_step
@@ -151,7 +135,16 @@ class Recorder:
         if self.run_directory is None:
             self.run_directory = choose_run_directory(self.config, self._place)
         record = describe_run(self.config, self._place, self.run_directory)
-        return make_sinks(self.config, self.training, self.run_directory, record, self.faults.warn, link=self._link)
+        return make_sinks(
+            self.config,
+            self.training,
+            self.run_directory,
+            record,
+            self.faults.warn,
+            link=self._link,
+            clock=self._clock,
+            wall_clock=self._wall_clock,
+        )
 
     def end(self, reason: str = "") -> None:
         """The training ends: the last step is read, all is written, and what was recorded is summed up.
@@ -233,7 +226,7 @@ class Recorder:
         self._session_steps += steps
         self._step = step
         moment = (self._wall_clock(), now)
-        self._pending = _Pending(
+        self._pending = PendingStep(
             step, steps, epoch, outputs, given or {}, samples, tokens, secs, data_secs, is_first, *moment
         )
         self.breakdown.leave_end()
@@ -243,15 +236,13 @@ class Recorder:
         pending, self._pending = self._pending, None
         if pending is None:
             return
-        facts, given = self._read(pending)
+        facts, given = self._reader.read(pending)
         self._read_step, self._moment = facts.step, (pending.monotonic, pending.wall_time)
         if self._window is None:
             self._window = Window(last=facts, learning_rates=self._learning_rates)
         self._window.add(facts)
         self._summary.add(facts)
         self._measurement.observe(facts, given)
-        if facts.secs is not None:
-            self._miss(facts)
         is_due = self._sampled_at is None or pending.monotonic - self._sampled_at >= self._interval
         every = self.config.per_print_step
         if every is not None and facts.step // every != self._printed_step // every:
@@ -259,49 +250,6 @@ class Recorder:
             is_due = True
         if is_due:
             self._take_sample(is_printed=True)
-
-    def _miss(self, facts: StepFacts) -> None:
-        """Says once which rates cannot be known, and what they need."""
-        if facts.samples is None and "samples_per_second" in self._names:
-            self.faults.warn("samples", "samples_per_second is left out: give global_batch_size")
-        if facts.tokens is None and "tokens_per_second" in self._names:
-            self.faults.warn("tokens", "tokens_per_second is left out: give seq_length (and global_batch_size)")
-
-    def _read(self, pending: _Pending) -> tuple[StepFacts, dict[str, float]]:
-        outputs = StepOutputs()
-        given: dict[str, float] = {}
-        try:
-            if pending.outputs is not None:
-                outputs = read_outputs(pending.outputs)
-            for name, value in pending.given.items():
-                number = to_number(value)
-                if number is not None:
-                    given[name] = number
-                elif value is not None:
-                    self.faults.warn(f"given {name}", f"{name} is left out: {type(value).__name__} is no number")
-        except Exception as error:  # a tensor whose computation failed raises what it likes
-            self.faults.warn("outputs", f"the outputs of a step cannot be read: {error!r}")
-        loss = given.get("loss", outputs.loss)
-        if loss is None:
-            self.faults.warn("loss", "the outputs of a step hold no number that can be the loss")
-        elif self.training.loss_divisor != 1:
-            loss /= self.training.loss_divisor
-        facts = StepFacts(
-            step=pending.step,
-            steps=pending.steps,
-            epoch=pending.epoch,
-            loss=loss,
-            grad_norm=given.get("grad_norm", outputs.grad_norm),
-            loss_scale=given.get("loss_scale", outputs.loss_scale),
-            learning_rate=given.get("lr", outputs.learning_rate),
-            overflow=outputs.overflow,
-            samples=pending.samples,
-            tokens=pending.tokens,
-            secs=pending.secs,
-            data_secs=pending.data_secs,
-            is_first=pending.is_first,
-        )
-        return facts, {name: number for name, number in given.items() if name not in OWN_NAMES}
 
     def _take_sample(self, *, is_printed: bool) -> None:
         window, self._window = self._window, None
@@ -312,12 +260,12 @@ class Recorder:
         sample = Sample(
             step=facts.step,
             epoch=facts.epoch,
-            step_in_epoch=_step_in_epoch(facts, training),
+            step_in_epoch=step_in_epoch(facts, training),
             wall_time=wall_time,
             monotonic=monotonic,
             interval_steps=window.steps,
             is_first=is_first,
-            secs_left=_secs_left(facts, training, window),
+            secs_left=secs_left(facts, training, window),
             data_share=self._data_share(),
             is_printed=is_printed,
         )
@@ -375,17 +323,3 @@ class Recorder:
     def flush(self, timeout_secs: float = 30.0) -> bool:
         """Waits until all that was recorded is written; returns False if that takes too long."""
         return not self.is_open or self._writer.flush(timeout_secs)
-
-
-def _step_in_epoch(facts: StepFacts, training: TrainingFacts) -> int | None:
-    if not training.steps_per_epoch or facts.step <= training.initial_step:
-        return None
-    return (facts.step - training.initial_step - 1) % training.steps_per_epoch + 1
-
-
-def _secs_left(facts: StepFacts, training: TrainingFacts, window: Window) -> float | None:
-    """Returns how long the rest takes at the speed of this interval."""
-    if not window.timed_steps or not training.epochs or not training.steps_per_epoch:
-        return None
-    left = training.epochs * training.steps_per_epoch - (facts.step - training.initial_step)
-    return max(0, left) * window.secs / window.timed_steps

@@ -23,6 +23,7 @@ from ms_summary_bridge.monitor.sample import Note, Sample, strict_numbers
 __all__ = ["RunJournal"]
 
 _LOOK_SECS: Final = 5.0
+_START_SPREAD_SECS: Final = 120.0  # the other ranks may have begun before rank 0
 _MAX_READ: Final = 4 << 20  # of one rank at a time
 _COPIED: Final = ("warning", "healed", "end")
 
@@ -37,6 +38,7 @@ class RunJournal:
         warn: Called with (kind, message).
         max_bytes: Size at which the journal goes on in a new file.
         clock: Monotonic seconds.
+        wall_clock: Seconds since epoch.
     """
 
     def __init__(
@@ -48,19 +50,20 @@ class RunJournal:
         *,
         max_bytes: int | None = None,
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._journal = Journal(run_directory, 0, header, warn, max_bytes=max_bytes)
         self._others = [_Follower(rank_directory(run_directory, rank), rank) for rank in range(1, ranks)]
         self._clock = clock
+        self._wall_clock = wall_clock
         self._looked = float("-inf")
         self._held: dict[str, Any] | None = None
 
     def open(self) -> None:
         """Opens the journal, and passes over what the other ranks wrote in earlier sessions."""
         self._journal.open()
-        now = time.time()
         for follower in self._others:
-            follower.since = now
+            follower.since = self._wall_clock() - _START_SPREAD_SECS
 
     def write_sample(self, sample: Sample) -> None:
         """Takes a sample of rank 0; it waits for those of the other ranks until the next one comes."""
@@ -161,7 +164,9 @@ class _Follower:
                 continue
             if not isinstance(line, dict) or line.get("wall_time", 0.0) < self.since:
                 continue
-            if line.get("kind") == "sample":
+            if line.get("kind") == "header":
+                self.sample, self.is_fresh = None, False  # what came before is another session's
+            elif line.get("kind") == "sample":
                 self.sample, self.is_fresh = line, True
             elif line.get("kind") in _COPIED:
                 copied.append(line)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import itertools
 import json
 import os
 import platform
@@ -26,6 +27,7 @@ __all__ = ["choose_run_directory", "describe_run", "rank_directory"]
 
 _WAIT_SECS: Final = 30.0
 _START_SPREAD_SECS: Final = 120.0  # how far apart the processes of one training may start
+_calls = itertools.count(1)  # all ranks of a launch begin their trainings in the same order
 _PACKAGES: Final = ("mindspore", "mindformers", "numpy", "protobuf")
 
 
@@ -38,7 +40,7 @@ def choose_run_directory(config: MonitorConfig, place: Place) -> str:
     project = os.path.abspath(os.path.expanduser(os.path.join(config.save_dir, _file_name(config.project))))
     if config.run_id is not None:
         return os.path.join(project, _file_name(config.run_id))
-    note = os.path.join(project, f".launch-{_launch()}.json")
+    note = os.path.join(project, f".launch-{_launch()}-{next(_calls)}.json")
     if place.rank == 0:
         directory = _make_new(project)
         if place.ranks > 1:

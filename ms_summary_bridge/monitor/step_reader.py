@@ -1,0 +1,111 @@
+"""Reads a step that has ended: numbers out of whatever the network returned.
+
+Layer: callback.measures, monitor.facts, monitor.faults < **monitor.step_reader**.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import msgspec
+
+from ms_summary_bridge.callback.measures import StepOutputs, read_outputs, to_number
+from ms_summary_bridge.monitor.facts import StepFacts, TrainingFacts, Window
+from ms_summary_bridge.monitor.faults import Faults
+from ms_summary_bridge.monitor.measurement import OWN_NAMES
+
+__all__ = ["PendingStep", "StepReader", "secs_left", "step_in_epoch"]
+
+
+class PendingStep(msgspec.Struct):
+    """A step whose outputs are not read yet."""
+
+    step: int
+    steps: int
+    epoch: int | None
+    outputs: Any
+    given: Mapping[str, Any]
+    samples: int | None
+    tokens: int | None
+    secs: float | None
+    data_secs: float | None
+    is_first: bool
+    wall_time: float
+    monotonic: float
+
+
+class StepReader:
+    """Makes facts of steps.
+
+    Args:
+        training: What is known of the training.
+        names: The metrics that are measured.
+        faults: Is told, once, what cannot be read or known.
+    """
+
+    def __init__(self, training: TrainingFacts, names: Collection[str], faults: Faults) -> None:
+        self._training = training
+        self._names = names
+        self._faults = faults
+
+    def read(self, pending: PendingStep) -> tuple[StepFacts, dict[str, float]]:
+        """Returns the facts of a step, and the numbers that a loop handed over beside them."""
+        outputs = StepOutputs()
+        given: dict[str, float] = {}
+        try:
+            if pending.outputs is not None:
+                outputs = read_outputs(pending.outputs)
+            for name, value in pending.given.items():
+                number = to_number(value)
+                if number is not None:
+                    given[name] = number
+                elif value is not None:
+                    self._faults.warn(f"given {name}", f"{name} is left out: {type(value).__name__} is no number")
+        except Exception as error:  # a tensor whose computation failed raises what it likes
+            self._faults.warn("outputs", f"the outputs of a step cannot be read: {error!r}")
+        loss = given.get("loss", outputs.loss)
+        if loss is None:
+            self._faults.warn("loss", "the outputs of a step hold no number that can be the loss")
+        elif self._training.loss_divisor != 1:
+            loss /= self._training.loss_divisor
+        if pending.secs is not None:
+            self._miss(pending)
+        facts = StepFacts(
+            step=pending.step,
+            steps=pending.steps,
+            epoch=pending.epoch,
+            loss=loss,
+            grad_norm=given.get("grad_norm", outputs.grad_norm),
+            loss_scale=given.get("loss_scale", outputs.loss_scale),
+            learning_rate=given.get("lr", outputs.learning_rate),
+            overflow=outputs.overflow,
+            samples=pending.samples,
+            tokens=pending.tokens,
+            secs=pending.secs,
+            data_secs=pending.data_secs,
+            is_first=pending.is_first,
+        )
+        return facts, {name: number for name, number in given.items() if name not in OWN_NAMES}
+
+    def _miss(self, pending: PendingStep) -> None:
+        """Says which rates cannot be known, and what they need."""
+        if pending.samples is None and "samples_per_second" in self._names:
+            self._faults.warn("samples", "samples_per_second is left out: give global_batch_size")
+        if pending.tokens is None and "tokens_per_second" in self._names:
+            self._faults.warn("tokens", "tokens_per_second is left out: give seq_length (and global_batch_size)")
+
+
+def step_in_epoch(facts: StepFacts, training: TrainingFacts) -> int | None:
+    """Returns the number of a step in its epoch, from 1."""
+    if not training.steps_per_epoch or facts.step <= training.initial_step:
+        return None
+    return (facts.step - training.initial_step - 1) % training.steps_per_epoch + 1
+
+
+def secs_left(facts: StepFacts, training: TrainingFacts, window: Window) -> float | None:
+    """Returns how long the rest takes at the speed of this interval."""
+    if not window.timed_steps or not training.epochs or not training.steps_per_epoch:
+        return None
+    left = training.epochs * training.steps_per_epoch - (facts.step - training.initial_step)
+    return max(0, left) * window.secs / window.timed_steps

@@ -1,0 +1,94 @@
+"""Drives the monitor's engine by hand, with a clock that only moves when it is told to. Imports no mindspore."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ms_summary_bridge.monitor.config_file import load_config
+from ms_summary_bridge.monitor.distributed import Place
+from ms_summary_bridge.monitor.facts import TrainingFacts
+from ms_summary_bridge.monitor.faults import Faults
+from ms_summary_bridge.monitor.journal import journal_files
+from ms_summary_bridge.monitor.recorder import Recorder
+
+START = 1_700_000_000.0
+
+
+class FakeClock:
+    """Seconds that stand still, as a monotonic clock and as the time of day."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def wall(self) -> float:
+        return START + self.now
+
+
+def refuse(constant: str) -> NoReturn:
+    """Is called by json for what strict JSON does not have."""
+    raise AssertionError(f"{constant} is not JSON")
+
+
+def strict_lines(path: Path) -> list[dict[str, Any]]:
+    """Returns the lines of a journal, each of which must be strict JSON."""
+    return [
+        json.loads(line, parse_constant=refuse)
+        for name in journal_files(path)
+        for line in Path(name).read_text(encoding="utf-8").splitlines()
+    ]
+
+
+class Engine:
+    """A recorder on a fake clock whose files are in a directory.
+
+    Args:
+        directory: `save_dir`.
+        place: Which rank this is.
+        section: The keys of `monitor_config`.
+    """
+
+    def __init__(self, directory: Path, place: Place | None = None, **section: Any) -> None:
+        self.clock = FakeClock()
+        self.place = place or Place(host="host")
+        given = {"backend": ["local"], "save_dir": str(directory), "run_id": "run", "auto_print": False, **section}
+        self.recorder = Recorder(
+            load_config(given), Faults("test"), place=self.place, clock=self.clock, wall_clock=self.clock.wall
+        )
+        self.directory = directory / given.get("project", "default") / "run"
+
+    def begin(self, **facts: Any) -> Engine:
+        """Begins a training; arguments that are no facts of a training go to `Recorder.begin`."""
+        options = {key: facts.pop(key) for key in ("learning_rates", "tells_beginnings", "link") if key in facts}
+        self.recorder.begin(TrainingFacts(**facts), **options)
+        return self
+
+    def step(self, number: int, secs: float = 1.0, *, data_secs: float = 0.0, outputs: Any = 0.5, **more: Any) -> None:
+        """Trains one step, in the order in which MindSpore calls back."""
+        self.clock.now += data_secs
+        self.recorder.begin_step()
+        self.clock.now += secs - data_secs
+        self.recorder.end_step(number, outputs=outputs, **more)
+
+    def end(self, reason: str = "") -> list[dict[str, Any]]:
+        """Ends the training; returns the lines of this rank's journal."""
+        self.recorder.end(reason)
+        return self.lines()
+
+    def lines(self, kind: str = "") -> list[dict[str, Any]]:
+        """Returns the lines of this rank's journal, of one kind or of all."""
+        lines = strict_lines(self.directory / f"rank_{self.place.rank}")
+        return [line for line in lines if kind in ("", line["kind"])]
+
+    def samples(self) -> list[dict[str, Any]]:
+        """Returns the samples in this rank's journal."""
+        return self.lines("sample")
+
+
+def values_of(samples: list[dict[str, Any]], name: str, where: str = "values") -> dict[int, float | None]:
+    """Returns one series by step."""
+    return {line["step"]: line[where][name] for line in samples if name in line[where]}

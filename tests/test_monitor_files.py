@@ -1,0 +1,341 @@
+"""The monitor's files: the journal through crashes, full disks and vanished directories; the run of several ranks."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ms_summary_bridge.errors import LogdirError, MissingDependencyError
+from ms_summary_bridge.monitor import build_monitor_callbacks, load_config
+from ms_summary_bridge.monitor.backends import WandbSink
+from ms_summary_bridge.monitor.distributed import Place
+from ms_summary_bridge.monitor.facts import TrainingFacts
+from ms_summary_bridge.monitor.journal import read_journal
+from ms_summary_bridge.monitor.line_file import LineFile
+from ms_summary_bridge.monitor.run_record import find_commit
+from ms_summary_bridge.monitor.sample import Note, Sample
+from tests.bridge_scripts.runs import wait_until
+from tests.conftest import ROOT, TESTS
+from tests.monitor_run import Engine, strict_lines, values_of
+
+ENDLESS = TESTS / "monitor_scripts" / "endless.py"
+
+
+# ------------------------------------------------------------------ the journal
+
+
+def test_what_is_stored_with_a_run(tmp_path: Path) -> None:
+    section = {"metrics": ["loss"], "tags": {"dataset": "v3", "model": "340M"}, "project": "a b"}
+    engine = Engine(tmp_path, **section).begin()
+    engine.step(1)
+    engine.recorder.end()
+    (journal,) = tmp_path.glob("*/run/rank_0/metrics.jsonl")
+    header = strict_lines(journal)[0]
+    assert (header["kind"], header["format"], header["project"], header["run"]) == ("header", 1, "a b", "run")
+    assert header["tags"] == section["tags"]
+    assert header["config"]["metrics"] == ["loss"]
+    assert header["versions"]["ms_summary_bridge"]
+    assert header["commit"] == find_commit(str(ROOT))
+    assert "pytest" in " ".join(header["command"])
+
+
+def test_the_same_run_id_goes_on_in_the_same_journal(tmp_path: Path) -> None:
+    for first in (1, 4):
+        engine = Engine(tmp_path, interval=0, metrics=["loss"]).begin(initial_step=first - 1)
+        for step in range(first, first + 3):
+            engine.step(step)
+        engine.end()
+    assert [line["kind"] for line in engine.lines()].count("header") == 2
+    assert list(values_of(engine.samples(), "loss")) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("tail", "is_cut"),
+    [(b'{"kind":"sample","st', True), (b'{"kind":"milestone","step":1}', False), (b"\0" * 5000, True), (b"", False)],
+)
+def test_a_torn_last_line_is_healed_and_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, tail: bytes, is_cut: bool
+) -> None:
+    engine = Engine(tmp_path, interval=0, metrics=["loss"]).begin()
+    engine.step(1)
+    before = engine.end()
+    journal = engine.directory / "rank_0" / "metrics.jsonl"
+    with journal.open("ab") as file:
+        file.write(tail)
+    again = Engine(tmp_path, interval=0, metrics=["loss"]).begin(initial_step=1)
+    again.step(2)
+    lines = again.end()
+    assert lines[: len(before)] == before
+    assert [line["bytes"] for line in again.lines("healed")] == ([len(tail)] if is_cut else [])
+    assert any("torn" in record.getMessage() for record in caplog.records) == is_cut
+    assert list(values_of(again.samples(), "loss")) == [1, 2]
+
+
+def test_a_journal_goes_on_in_a_new_file_when_it_is_long(tmp_path: Path) -> None:
+    size = 1 << 20
+    for session in range(2):
+        engine = Engine(tmp_path, interval=0, metrics=["loss"], max_journal_bytes=size).begin()
+        for step in range(1, 6001):
+            engine.step(step + 6000 * session)
+        engine.end()
+    files = sorted((engine.directory / "rank_0").glob("metrics*.jsonl"))
+    assert [path.name for path in files] == ["metrics.1.jsonl", "metrics.2.jsonl", "metrics.jsonl"]
+    assert all(path.stat().st_size < 1.1 * size for path in files)
+    assert all(json.loads(path.read_text().splitlines()[0])["kind"] == "header" for path in files)
+    assert list(values_of(engine.samples(), "loss")) == list(range(1, 12001))
+    assert [line for line in read_journal(engine.directory / "rank_0") if line["kind"] == "sample"] == engine.samples()
+
+
+def test_a_journal_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(LogdirError, match="there is no journal"):
+        list(read_journal(tmp_path))
+    with pytest.raises(LogdirError, match="cannot be read"):
+        list(read_journal(tmp_path / "nowhere" / "metrics.jsonl"))
+
+
+def test_two_processes_do_not_write_one_journal(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    first = Engine(tmp_path, interval=0, metrics=["loss"]).begin()
+    first.step(1)
+    first.recorder.flush()
+    second = Engine(tmp_path, interval=0, metrics=["loss"]).begin()
+    second.step(1)
+    second.recorder.end()
+    first.step(2)
+    assert values_of([line for line in first.end() if line["kind"] == "sample"], "loss") == {1: 0.5, 2: 0.5}
+    other = first.directory / "rank_0" / f"metrics-{os.getpid()}.jsonl"
+    assert values_of([line for line in strict_lines(other) if line["kind"] == "sample"], "loss") == {1: 0.5}
+    assert any("another process writes" in record.getMessage() for record in caplog.records)
+
+
+def test_after_a_kill_what_is_older_than_five_seconds_is_there_and_the_next_start_heals(tmp_path: Path) -> None:
+    with (tmp_path / "output").open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, str(ENDLESS), str(tmp_path)],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        steps = tmp_path / "steps"
+        journal = tmp_path / "default" / "run" / "rank_0" / "metrics.jsonl"
+        wait_until(lambda: steps.exists() and journal.exists() and journal.stat().st_size > 100_000)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    done = [line.split() for line in steps.read_text().splitlines()]
+    killed_at = float(done[-1][1])
+    with journal.open("ab") as file:
+        file.write(b'{"kind":"sam')
+    engine = Engine(tmp_path, interval=0, metrics=["loss"]).begin()
+    engine.end()
+    written = values_of(engine.samples(), "loss")
+    assert {int(step) for step, time in done if float(time) < killed_at - 5.0} <= written.keys()
+    assert len(written) > 100
+    assert len(engine.lines("healed")) == 1
+
+
+def test_a_directory_that_vanishes_is_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    engine = Engine(tmp_path, interval=0, metrics=["loss"]).begin()
+    engine.step(1)
+    engine.step(2)
+    assert engine.recorder.flush()
+    for path in sorted(engine.directory.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    engine.directory.rmdir()
+    for step in (3, 4):
+        engine.step(step)
+    lines = engine.end()
+    assert lines[0]["kind"] == "header"
+    assert {3, 4} <= values_of(engine.samples(), "loss").keys()
+    assert any("was removed while it was written" in record.getMessage() for record in caplog.records)
+
+
+def test_a_full_disk_costs_one_warning(tmp_path: Path) -> None:
+    said: list[str] = []
+    file = LineFile("/dev/full", lambda kind, message: said.append(f"{kind}: {message}"))
+    for number in range(200_000):
+        file.append(b"%0100d" % number)
+        if number % 50_000 == 0:
+            assert not file.flush()
+    file.close()
+    assert file.dropped == 200_000, "what did not fit into memory, and what waited at the end"
+    assert set(said) == {"write: /dev/full cannot be written: No space left on device; it is tried again"}
+
+
+def test_what_a_full_disk_kept_waiting_is_written_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    file = LineFile(str(path), lambda kind, message: None)
+    real, room = os.write, 7
+
+    def write(descriptor: int, data: bytes) -> int:
+        nonlocal room
+        if not room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = real(descriptor, data[:room])
+        room -= written
+        return written
+
+    monkeypatch.setattr(os, "write", write)
+    for number in range(10):
+        file.append(b"%d" % number)
+    assert not file.flush()
+    assert path.read_bytes() == b"0\n1\n2\n3"
+    room = 1000
+    file.close()
+    assert path.read_bytes() == b"0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n"
+    assert file.dropped == 0
+
+
+def test_a_disk_that_does_not_answer_never_stops_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate, real = threading.Event(), os.write
+
+    def write(descriptor: int, data: bytes) -> int:
+        gate.wait()
+        return real(descriptor, data)
+
+    engine = Engine(tmp_path, interval=0, metrics=["loss"]).begin()
+    monkeypatch.setattr(os, "write", write)
+    for step in range(1, 30_001):  # more than may wait
+        engine.step(step)
+    gate.set()
+    lines = engine.end()
+    assert lines[-1]["dropped"] > 0
+    assert len(engine.samples()) == 30_000 - lines[-1]["dropped"]
+    assert sum("left out" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_a_directory_that_cannot_be_made(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").write_text("")
+    engine = Engine(tmp_path / "file", metrics=["loss"]).begin()
+    for step in (1, 2, 3):
+        engine.step(step)
+    engine.recorder.end()
+    said = [record.getMessage() for record in caplog.records]
+    assert any("cannot be opened" in message for message in said)
+    assert len(said) == len(set(said))
+
+
+def test_a_forked_child_writes_nothing(tmp_path: Path) -> None:
+    script = f"""
+import os
+from ms_summary_bridge.monitor import Monitor
+section = {{"interval": 0, "backend": ["local"], "save_dir": {str(tmp_path)!r}, "run_id": "run", "metrics": ["loss"]}}
+with Monitor(section) as monitor:
+    monitor.step(loss=1.0)
+    child = os.fork()
+    monitor.step(loss=2.0)
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True, timeout=60, stdout=subprocess.DEVNULL)
+    lines = strict_lines(tmp_path / "default" / "run" / "rank_0")
+    assert [line["kind"] for line in lines] == ["header", "sample", "sample", "end"]
+
+
+# ------------------------------------------------------------------ several ranks
+
+
+def test_rank_0_keeps_a_journal_of_all_ranks(tmp_path: Path) -> None:
+    engines = [
+        Engine(tmp_path, Place(rank=rank, ranks=3, host="host"), interval=0, metrics=["loss"]) for rank in range(3)
+    ]
+    for engine in engines:
+        engine.begin()
+    for step in (1, 2):
+        for engine in reversed(engines):  # rank 0 is the last
+            engine.step(step, outputs=float(step + engine.place.rank))
+            engine.recorder.finish_step()
+            engine.recorder.flush()
+    for engine in reversed(engines):
+        engine.end()
+    lines = strict_lines(engines[0].directory)
+    samples = [line for line in lines if line["kind"] == "sample"]
+    assert [(line["step"], line["ranks"], line["steps"]) for line in samples] == [
+        (step, [0, 1, 2], {"0": step, "1": step, "2": step}) for step in (1, 2)
+    ]
+    last = samples[-1]
+    assert (last["min"]["loss"], last["values"]["loss"], last["max"]["loss"]) == (2.0, 3.0, 4.0)
+    assert sorted(line["rank"] for line in lines if line["kind"] == "end") == [0, 1, 2]
+
+
+def test_all_ranks_of_a_launch_find_one_run_and_its_second_training_another(tmp_path: Path) -> None:
+    script = """
+import sys
+from ms_summary_bridge.monitor import load_config
+from ms_summary_bridge.monitor.distributed import Place
+from ms_summary_bridge.monitor.run_record import choose_run_directory
+for _ in range(2):
+    print(choose_run_directory(load_config({"save_dir": sys.argv[1]}), Place(rank=int(sys.argv[2]), ranks=3)))
+"""
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(tmp_path), str(rank)],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in (2, 1, 0)
+    ]
+    said = {process.communicate(timeout=60)[0] for process in ranks}
+    assert len(said) == 1
+    assert len(set(said.pop().split())) == 2
+
+
+# ------------------------------------------------------------------ Weights & Biases
+
+
+def test_wandb_must_be_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingDependencyError, match="pip install wandb"):
+        build_monitor_callbacks({"backend": "wandb", "save_dir": str(tmp_path)})
+
+
+def test_wandb_gets_samples_and_warnings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[str, Any]] = []
+
+    class Run:
+        def log(self, data: dict[str, Any], step: int | None = None) -> None:
+            calls.append(("log", (data, step)))
+
+        def alert(self, title: str, text: str) -> None:
+            calls.append(("alert", (title, text)))
+
+        def finish(self) -> None:
+            calls.append(("finish", None))
+
+    class Wandb:
+        @staticmethod
+        def init(*, project: str, name: str, group: str, config: dict[str, Any], **_: str) -> Run:
+            calls.append(("init", (project, name, group, config["dataset"])))
+            return Run()
+
+    monkeypatch.setitem(sys.modules, "wandb", Wandb)  # type: ignore[arg-type]
+    config = load_config({"save_dir": str(tmp_path), "project": "p", "tags": {"dataset": "v3"}})
+    sink = WandbSink(config, TrainingFacts(), str(tmp_path / "p" / "run"), {"commit": "abc"})
+    sink.open()
+    sink.write_sample(Sample(step=7, values={"loss": 0.5}))
+    note = {"step": 7, "wall_time": 1.0, "text": "loss is high"}
+    sink.write_note(Note(kind="warning", fields={"metric": "loss"}, **note))  # type: ignore[arg-type]
+    sink.write_note(Note(kind="end", **note))  # type: ignore[arg-type]
+    sink.close()
+    assert calls == [
+        ("init", ("p", "run", "run", "v3")),
+        ("log", ({"loss": 0.5}, 7)),
+        ("alert", ("p: loss", "loss is high")),
+        ("finish", None),
+    ]
