@@ -211,6 +211,13 @@ class TestNpuSmi:
         source.read()
         assert asked(npu_smi)[first:] == ["info -t common -i 32", "info -t usages -i 32 -c 0"]
 
+    def test_one_kind_of_fields_is_enough(self, npu_smi: Path) -> None:
+        write_program(npu_smi, {"info": "", "info -m": MAPPING, "info -t usages -i 32 -c 0": USAGES})
+        assert NpuSmi(1).read() == reading(58, 0.91 * 65536, 65536, None, None)
+        write_program(npu_smi, {"info": "", "info -m": MAPPING})
+        with pytest.raises(DeviceError, match="npu-smi info -t usages -i 32 -c 0 ended with 3"):
+            NpuSmi(1).read()
+
     def test_a_process_may_see_a_few_of_the_chips(self, npu_smi: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         write_program(npu_smi, {"info": ATLAS_800})
         monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "1, 0")

@@ -266,7 +266,8 @@ def by_hand(mindformers_python: Path, tmp_path_factory: pytest.TempPathFactory) 
         timeout=200,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-6000:]
+    if done.returncode:
+        pytest.fail(f"by_hand.py ended with {done.returncode}:\n{done.stderr[-3000:]}", pytrace=False)
     results: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return results
 

@@ -78,13 +78,26 @@ class NpuSmi:
                 raise DeviceError(f"npu-smi lists {listed} chips, and none of them as device {self._index}")
             self._place = mapping[self._index]
         card, chip = self._place
-        asked = ("-i", str(card), "-c", str(chip))
-        # The first knows power and temperature, the second the size of the memory; -t common takes no chip.
-        output = self._run("info", "-t", "common", "-i", str(card)) + "\n" + self._run("info", "-t", "usages", *asked)
-        reading = parse_fields(output, chip)
+        reading = parse_fields(self._read_fields(card, chip), chip)
         if reading == DeviceReading():
             raise DeviceError(f"npu-smi says nothing that is understood of card {card}, chip {chip}")
         return reading
+
+    def _read_fields(self, card: int, chip: int) -> str:
+        """Returns power and temperature (`-t common`, which takes no chip) and the size of the memory (`-t usages`).
+
+        One of them is enough: not every version has both.
+        """
+        outputs = []
+        failure: DeviceError | None = None
+        for arguments in (("common", "-i", str(card)), ("usages", "-i", str(card), "-c", str(chip))):
+            try:
+                outputs.append(self._run("info", "-t", *arguments))
+            except DeviceError as error:
+                failure = error
+        if failure is not None and not outputs:
+            raise failure
+        return "\n".join(outputs)
 
     def close(self) -> None:
         """Ends the npu-smi that runs now, if one does: its question then fails."""
