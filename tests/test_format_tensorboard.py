@@ -736,11 +736,11 @@ def test_an_event_of_another_kind_has_no_place(kind: str) -> None:
 
 
 def test_a_value_with_no_place_is_named_and_the_others_are_written() -> None:
-    encoded = encode_values(("x", Opaque("landscape", b"")), ("loss", Scalar.from_float32(1.0)))
+    encoded = encode_values(("x", Opaque("value field 12", b"")), ("loss", Scalar.from_float32(1.0)))
     assert [value.tag for value in messages_of(encoded)] == ["loss"]
-    assert encoded.losses == (Loss("landscape", "x", "TensorBoard has no place for a landscape"),)
+    assert encoded.losses == (Loss("value field 12", "x", "TensorBoard has no place for a value field 12"),)
     assert encoded.archive is not None
-    assert encode_values(("x", Opaque("landscape", b""))).payload is None
+    assert encode_values(("x", Opaque("value field 12", b""))).payload is None
 
 
 def test_a_double_is_rounded_and_said_to_be() -> None:
