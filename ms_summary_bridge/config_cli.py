@@ -23,7 +23,7 @@ from ms_summary_bridge.monitor.trial import TrialReport, try_config
 from ms_summary_bridge.render import printable
 from ms_summary_bridge.report import encode_json
 
-__all__ = ["make_config_app"]
+__all__ = ["check", "init", "make_config_app", "schema", "suggest"]
 
 _FILE = Annotated[
     str, typer.Argument(help="A YAML file with monitor_config, with the section alone, or of MindFormers.")

@@ -173,6 +173,22 @@ def test_check_tries_only_with_mindspore(
     assert main(["config", "check", str(section), "--try", "--set", "enable=false"]) == 0
 
 
+def test_a_trial_tells_what_did_not_come_out(section: Path, here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial.importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(trial, "_train", lambda scratch, path: "said\n")
+    done = here("check", section, "--try", "--set", "backend=[mindinsight]")
+    assert done.returncode == 1
+    told = [line for line in done.stdout.splitlines() if line.startswith("missing: ")]
+    assert told == [
+        "missing: the journal, metrics.jsonl",
+        "missing: scalars for TensorBoard",
+        "missing: scalars for MindInsight",
+    ]
+    done = here("check", section, "--try", "--json", "--set", "callback.type=my_package:MyMonitor")
+    assert done.returncode == 0, "what a class of the user's writes is its own affair"
+    assert json.loads(done.stdout)["trial"] == {"console": ["said"], "files": {}, "scalars": {}, "missing": []}
+
+
 # ---------------------------------------------------------------- init
 
 

@@ -86,11 +86,11 @@ def refuse_misplaced(data: Mapping[Any, Any], problems: Problems) -> None:
         problems.add(
             "$.monitor_config",
             f"in a file of MindFormers this section is MindFormers' own and ends the training at {', '.join(ours)}; "
-            f"move {'it' if len(ours) == 1 else 'them'} into an entry of callbacks:\n{build_entry(ours)}",
+            f"move {'it' if len(ours) == 1 else 'them'} into an entry of callbacks:\n{_build_entry(ours)}",
         )
 
 
-def build_entry(section: Mapping[str, Any]) -> str:
+def _build_entry(section: Mapping[str, Any]) -> str:
     """Returns the lines of a callbacks entry with these keys."""
     callback = section.get("callback")
     if isinstance(callback, Mapping) and isinstance(callback.get("params"), Mapping):  # an entry is a callback already

@@ -20,7 +20,7 @@ from ms_summary_bridge.errors import ConfigError
 
 __all__ = ["MAX_DEPTH", "MAX_NODES", "Document", "join_path", "read_file", "read_text", "read_value"]
 
-MAX_BYTES: Final = 1 << 20
+_MAX_BYTES: Final = 1 << 20
 """A configuration is some kilobytes; what is larger is another kind of file."""
 MAX_NODES: Final = 100_000
 """Most values after all aliases are followed: nine lines of aliases can stand for a billion values."""
@@ -147,15 +147,15 @@ def read_file(path: str) -> Document:
         mode = os.stat(path).st_mode
         if stat.S_ISREG(mode):  # a pipe that nobody writes to would be waited for
             with open(path, "rb") as file:
-                content = file.read(MAX_BYTES + 1)
+                content = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from error
     except ValueError as error:  # a zero byte in the name
         raise ConfigError([f"{path!r}: is no name of a file"]) from error
     if content is None:
         raise ConfigError([f"{path}: is a directory" if stat.S_ISDIR(mode) else f"{path}: is no plain file"])
-    if len(content) > MAX_BYTES:
-        raise ConfigError([f"{path}: is larger than {MAX_BYTES >> 20} MiB: this is no configuration"])
+    if len(content) > _MAX_BYTES:
+        raise ConfigError([f"{path}: is larger than {_MAX_BYTES >> 20} MiB: this is no configuration"])
     return read_text(_decode(content, path), path)
 
 

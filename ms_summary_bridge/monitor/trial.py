@@ -24,6 +24,7 @@ import ms_summary_bridge
 from ms_summary_bridge.errors import BridgeError, ConfigError, MissingDependencyError
 from ms_summary_bridge.logdir import discover
 from ms_summary_bridge.monitor.config import MonitorConfig
+from ms_summary_bridge.monitor.config_check import OWN_TYPES
 from ms_summary_bridge.run_points import RunReading, read_points
 
 __all__ = ["TrialReport", "try_config"]
@@ -62,6 +63,7 @@ def try_config(config: MonitorConfig) -> TrialReport:
     # MindSpore leaves files of its own where it stands; processes it started may still write while we remove it.
     with tempfile.TemporaryDirectory(prefix="ms-summary-bridge-try-", ignore_cleanup_errors=True) as scratch:
         directory = os.path.join(scratch, "output")
+        os.mkdir(directory)
         section = Path(scratch, "config.json")
         section.write_bytes(msgspec.json.encode(_redirect(config.raw, directory)))
         said = _train(scratch, str(section))
@@ -136,7 +138,9 @@ def _read_scalars(directory: str) -> dict[str, dict[str, int]]:
 
 
 def _find_missing(config: MonitorConfig, files: Mapping[str, int], scalars: Mapping[str, Any]) -> list[str]:
-    missing = []
+    missing: list[str] = []
+    if config.callback.type not in OWN_TYPES:
+        return missing  # what a class of the user's writes is its own affair
     if not any(name.endswith("metrics.jsonl") and size for name, size in files.items()):
         missing.append("the journal, metrics.jsonl")
     if "tensorboard" in config.backends and not scalars.get("tensorboard"):
