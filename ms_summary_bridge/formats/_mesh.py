@@ -29,9 +29,9 @@ _COMPONENTS: Final = sum(1 << number for number, _, _ in _PARTS)
 # a little from one side, which shows the form. Both faces of a surface are drawn (side 2).
 _SCENE: Final = json.dumps(
     {
-        "camera": {"cls": "PerspectiveCamera", "fov": 45, "position": [-1.2, 1.7, 2.4], "lookAt": [0, -0.3, 0]},
+        "camera": {"cls": "PerspectiveCamera", "fov": 45, "position": [-1.25, 1.8, 2.5], "lookAt": [0, -0.33, 0]},
         "lights": [
-            {"cls": "AmbientLight", "color": "#ffffff", "intensity": 0.85},
+            {"cls": "AmbientLight", "color": "#ffffff", "intensity": 1.0},
             {"cls": "DirectionalLight", "color": "#ffffff", "intensity": 0.6, "position": [-1, 2, 1]},
         ],
         "material": {"cls": "MeshStandardMaterial", "side": 2, "roughness": 1, "metalness": 0},
