@@ -1,50 +1,38 @@
 """Convert: every run below a source becomes a run of the other format below a destination.
 
-Layer: run_conversion, logdir, state, report < **convert**.
+Layer: logdir, destination, run_workers, state, report < **convert**.
 
-Finds the runs, decides the direction, and has each run converted: by this process, by several, or by a Dask cluster,
-since runs do not know of each other. What is needed to go on later is in `state`; what was met is in the `report`.
+Finds the runs, decides the direction, and has each run converted. What is needed to go on later is in `state`; what was
+met is in the `report`.
+
+A conversion may be killed at any moment. So before it writes it makes a plan: up to which byte it reads each file. The
+next one first does the same again, and the writers find that the bytes are there already, or complete them.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-import signal
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, as_completed
-from contextlib import nullcontext, suppress
-from multiprocessing import active_children, get_context
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Final
 
 import msgspec
 
-from ms_summary_bridge.archive import LINEAGE, archive_name, make_decoder
-from ms_summary_bridge.errors import BridgeError, LogdirError, MissingDependencyError, NoEventsError, UsageError
-from ms_summary_bridge.event_file import peek
-from ms_summary_bridge.events import FileVersion
+from ms_summary_bridge.destination import prepare_state
+from ms_summary_bridge.errors import LogdirError, NoEventsError, UsageError
 from ms_summary_bridge.formats import mindspore, tensorboard
 from ms_summary_bridge.logdir import LIVE, Logdir, Run, discover
 from ms_summary_bridge.report import Report, RunReport
-from ms_summary_bridge.run_conversion import (
-    ConvertOptions,
-    Progress,
-    RunTask,
-    compile_tags,
-    convert_run,
-    relative_path,
-)
-from ms_summary_bridge.run_sink import WRITER_CONVERT
-from ms_summary_bridge.state import STATE_NAME, RunState, State, is_same_file, load_state, locked, save_state
+from ms_summary_bridge.run_conversion import ConvertOptions, RunTask, compile_tags, relative_path
+from ms_summary_bridge.run_workers import NamedTask, convert_runs, unread_bytes
+from ms_summary_bridge.state import Plan, RunState, State, is_same_file, locked, save_state
 
-__all__ = ["convert_logdir", "direction_of"]
+__all__ = ["Conversion", "convert_logdir", "direction_of", "discover_source", "open_conversion", "runs_for"]
 
 _TARGETS: Final = {"tensorboard": mindspore.FORMAT, "mindinsight": tensorboard.FORMAT}
 _SAVE_SECS: Final = 5.0
 _NAMED: Final = 5  # runs named in a note
-
-_Result = tuple[RunReport, RunState]
 
 
 def convert_logdir(
@@ -78,37 +66,38 @@ def convert_logdir(
         UsageError: The request contradicts the files or the destination.
         MissingDependencyError: `dask` is asked for and not installed.
     """
-    options = options or ConvertOptions()
-    compile_tags(options.tags)
-    found = _discover(source)
+    found = discover_source(source)
     target = to or direction_of(found)
-    if target not in _TARGETS:
-        raise UsageError(f"no such target: {target!r} (tensorboard or mindinsight)")
-    runs = [run for run in found.runs if run.format == _TARGETS[target]]
-    report = Report(source, destination, target)
-    report.unreadable = [f"{problem.path}: {problem.reason}" for problem in found.problems]
-    report.empty = [file.path for file in found.empty]
-    if not runs:
+    if not runs_for(found, target):
         _refuse_empty(found, source, target)
-    others = [run.name for run in found.runs if run.format != _TARGETS[target]]
-    if others:
-        named = ", ".join(others[:_NAMED]) + (f" and {len(others) - _NAMED} more" if len(others) > _NAMED else "")
-        report.notes.append(f"already in the target's format, and left where they are: {named}")
-    with nullcontext() if options.dry_run else locked(destination):
-        state = _prepare_state(destination, source, target, runs, options, force)
-        tasks = _make_tasks(runs, found, source, destination, options, state)
-        _convert_all(tasks, state, report, workers, dask, progress)
-    report.runs.sort(key=lambda run: run.run)
-    return report
+    with open_conversion(source, destination, found, target, options, workers, dask, force) as conversion:
+        return conversion.convert(found, progress=progress)
 
 
-def _discover(source: str) -> Logdir:
+def discover_source(source: str) -> Logdir:
+    """Finds the runs of a source.
+
+    Raises:
+        NoEventsError: There is no such source.
+        LogdirError: It cannot be looked at.
+    """
     try:
         return discover(source)
     except LogdirError as error:
         if isinstance(error.__cause__, FileNotFoundError):
             raise NoEventsError(str(error)) from error
         raise
+
+
+def runs_for(found: Logdir, target: str) -> list[Run]:
+    """Returns the runs that can be converted to a target.
+
+    Raises:
+        UsageError: There is no such target.
+    """
+    if target not in _TARGETS:
+        raise UsageError(f"no such target: {target!r} (tensorboard or mindinsight)")
+    return [run for run in found.runs if run.format == _TARGETS[target]]
 
 
 def direction_of(found: Logdir) -> str:
@@ -134,103 +123,186 @@ def _refuse_empty(found: Logdir, source: str, target: str) -> None:
         raise NoEventsError(f"{source}: no event files found (names hold 'summary.<seconds>' or 'tfevents'){reasons}")
 
 
-def _prepare_state(
-    destination: str, source: str, target: str, runs: list[Run], options: ConvertOptions, force: bool
-) -> State:
-    if force:
-        state = State()
-        if not options.dry_run:
-            _remove_outputs(destination, runs)
-    else:
-        state = load_state(destination)
-    if state.to and state.to != target:
-        raise UsageError(f"{destination}: holds a conversion to {state.to}; use another destination or --force")
-    if state.options and state.options != options.as_state():
-        differing = ", ".join(f"{k} was {v!r}" for k, v in state.options.items() if options.as_state().get(k) != v)
-        raise UsageError(f"{destination}: was made with other options ({differing}); use the same, or --force")
-    home = _absolute(source)
-    if state.source and state.source != home and not any(_knows(state, run, source) for run in runs):
-        raise UsageError(
-            f"{destination}: holds the conversion of {state.source}; use another destination, or --force to start over"
-        )
-    state.to, state.source, state.options = target, home, options.as_state()
-    return state
+@contextmanager
+def open_conversion(
+    source: str,
+    destination: str,
+    found: Logdir,
+    target: str,
+    options: ConvertOptions | None = None,
+    workers: int = 1,
+    dask: str | None = None,
+    force: bool = False,
+    patience: int = 0,
+) -> Iterator[Conversion]:
+    """Holds a destination for a conversion of what was found first; for the arguments see `Conversion`.
 
-
-def _absolute(source: str) -> str:
-    return source if "://" in source else os.path.abspath(source)
-
-
-def _knows(state: State, run: Run, source: str) -> bool:
-    for known in state.runs.values():
-        for file in run.sources:
-            file_state = known.files.get(relative_path(file.path, source))
-            if file_state is not None and is_same_file(file.path, file.size, file_state):
-                return True
-    return False
-
-
-def _remove_outputs(destination: str, runs: list[Run]) -> None:
-    """Removes what earlier conversions wrote for these runs and those of the state, if it can be read.
-
-    What a file holds says whether it is ours, not its name: the state may be lost, or speak of a file that somebody
-    has put into the place of ours.
+    Raises:
+        LogdirError: The destination cannot be used, or another conversion holds it.
+        UsageError: It holds another conversion than this one.
     """
-    known: dict[str, RunState] = {run.name: RunState() for run in runs}
-    with suppress(BridgeError):
-        known.update(load_state(destination).runs)
-    for name, run in sorted(known.items()):
-        directory = os.path.join(destination, name)
-        heads = {output.name: output.head for output in run.outputs} | {run.lineage: run.lineage_head}
-        try:
-            files = [file for file in os.listdir(directory) if _is_ours(directory, file, heads.get(file, ""))]
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            raise LogdirError(f"{directory}: cannot be listed: {error.strerror}") from error
-        for file in files:
-            _remove(os.path.join(directory, file))
-    _remove(os.path.join(destination, STATE_NAME))
+    options = options or ConvertOptions()
+    compile_tags(options.tags)
+    with nullcontext() if options.dry_run else locked(destination):
+        state = prepare_state(destination, source, target, runs_for(found, target), options, force)
+        yield Conversion(source, destination, target, state, options, workers, dask, patience)
 
 
-def _remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise LogdirError(f"{path}: cannot be removed: {error.strerror}") from error
+class Conversion:
+    """A conversion that holds its destination, so that it can be gone on with as the source grows.
 
+    Args:
+        source: As for `convert_logdir`.
+        destination: As for `convert_logdir`.
+        target: `tensorboard` or `mindinsight`.
+        state: What the destination holds.
+        options: What decides the output.
+        workers: As for `convert_logdir`.
+        dask: As for `convert_logdir`.
+        patience: How often `convert` may leave it to the next time to write the first events of a later file, while
+            nobody can say yet whether they are those of a restart.
+    """
 
-def _is_ours(directory: str, name: str, head: str) -> bool:
-    """Says whether a file is one that a conversion wrote: it says so itself, or begins as the state remembers."""
-    path = os.path.join(directory, name)
-    if not os.path.isfile(path) or os.path.islink(path):
-        return False
-    try:
-        first = peek(path).first
-        if first is None:
-            return False
-        if name in (archive_name(mindspore.FORMAT), archive_name(LINEAGE), archive_name(tensorboard.FORMAT)):
-            return True
-        if not name.startswith(("events.out.tfevents.", "events.out.events.summary.")):
-            return False
-        if head and hashlib.blake2b(first.payload, digest_size=16).hexdigest() == head:
-            return True
-        source = (
-            tensorboard.FORMAT if "tfevents" in name else LINEAGE if name.endswith("_lineage") else mindspore.FORMAT
+    def __init__(
+        self,
+        source: str,
+        destination: str,
+        target: str,
+        state: State,
+        options: ConvertOptions,
+        workers: int = 1,
+        dask: str | None = None,
+        patience: int = 0,
+    ) -> None:
+        self.source = source
+        self.destination = destination
+        self.target = target
+        self._state = state
+        self._options = options
+        self._workers = workers
+        self._dask = dask
+        self._patience = patience
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something is to be done again though the source stays as it is: a run failed, or events are held."""
+        return any(run.plan or any(file.is_held for file in run.files.values()) for run in self._state.runs.values())
+
+    def convert(
+        self,
+        found: Logdir,
+        *,
+        changed: Container[str] | None = None,
+        progress: Callable[[int, int], None] | None = None,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> Report:
+        """Converts what is new.
+
+        Args:
+            found: The source's runs as they are now.
+            changed: Only runs with one of these files, and those that wait for something; None for all.
+            progress: Called with (source bytes read so far, source bytes in all).
+            is_stopped: Asked before each run; when it says so, the other runs are left for the next time.
+
+        Returns:
+            What was met in the runs that were looked at.
+        """
+        report = self._begin_report(found)
+        tasks = _make_tasks(
+            runs_for(found, self.target), found, self.source, self.destination, self._options, self._state
         )
-        content = make_decoder(source).decode(first.payload).content
-    except BridgeError:
-        return False
-    return isinstance(content, FileVersion) and WRITER_CONVERT in (content.writer, content.version.partition(" ")[2])
+        if changed is not None:
+            tasks = [(name, task) for name, task in tasks if _is_concerned(task, changed)]
+        total = sum(unread_bytes(task) for _, task in tasks)
+        done = 0
+
+        def advance(count: int) -> None:
+            nonlocal done
+            done += count
+            if progress is not None:
+                progress(done, max(total, done))
+
+        reports: dict[str, RunReport] = {}
+        self._run([(name, task) for name, task in tasks if task.state.plan], reports, advance, is_stopped)
+        tasks = [(name, task) for name, task in tasks if not task.state.plan]
+        # Not by `any`, which would end at the first: each task gets its plan.
+        if [name for name, task in tasks if self._make_plan(task)] and not self._options.dry_run:
+            save_state(self.destination, self._state, sync=False)
+        done_runs = self._run(tasks, reports, advance, is_stopped)
+        for name, task in tasks:
+            if name not in done_runs:  # stopped before it was begun
+                task.state.plan = None
+        if not self._options.dry_run:
+            save_state(self.destination, self._state)
+        report.runs = sorted(reports.values(), key=lambda run: run.run)
+        return report
+
+    def _begin_report(self, found: Logdir) -> Report:
+        report = Report(self.source, self.destination, self.target)
+        report.unreadable = [f"{problem.path}: {problem.reason}" for problem in found.problems]
+        report.empty = [file.path for file in found.empty]
+        others = [run.name for run in found.runs if run.format != _TARGETS[self.target]]
+        if others:
+            named = ", ".join(others[:_NAMED]) + (f" and {len(others) - _NAMED} more" if len(others) > _NAMED else "")
+            report.notes.append(f"already in the target's format, and left where they are: {named}")
+        return report
+
+    def _make_plan(self, task: RunTask) -> bool:
+        """Plans how far a run's files are read; returns whether anything of them is new."""
+        files = task.state.files
+        ends: dict[str, int] = {}
+        is_new = False
+        for file in (*task.run.sources, *task.live_files):
+            path = relative_path(file.path, task.source)
+            ends[path] = file.size
+            known = files.get(path)
+            if known is None or known.offset != file.size:
+                is_new = True
+            elif not is_new:
+                with suppress(LogdirError):  # gone by now: whoever reads it says so
+                    is_new = not is_same_file(file.path, file.size, known)
+        task.state.plan = Plan(ends, self._options.grows, self._patience)
+        return is_new
+
+    def _run(
+        self,
+        tasks: list[NamedTask],
+        reports: dict[str, RunReport],
+        advance: Callable[[int], None],
+        is_stopped: Callable[[], bool],
+    ) -> set[str]:
+        """Converts runs and collects their reports; returns the names of those that were begun."""
+        names = set()
+        saved = time.monotonic()
+        results = convert_runs(tasks, workers=self._workers, dask=self._dask, advance=advance, is_stopped=is_stopped)
+        for name, task, run_report, run_state in results:
+            run_report.run = name
+            names.add(name)
+            if name in reports:
+                reports[name].add(run_report)
+            else:
+                reports[name] = run_report
+            self._state.runs[name] = task.state = run_state
+            if not self._options.dry_run and time.monotonic() - saved > _SAVE_SECS:
+                save_state(self.destination, self._state)
+                saved = time.monotonic()
+        return names
+
+
+def _is_concerned(task: RunTask, changed: Container[str]) -> bool:
+    paths = [file.path for file in (*task.run.sources, *task.live_files)] + [*task.run.archives]
+    return (
+        task.state.plan is not None
+        or any(file.is_held for file in task.state.files.values())
+        or any(path in changed for path in paths)
+    )
 
 
 def _make_tasks(
     runs: list[Run], found: Logdir, source: str, destination: str, options: ConvertOptions, state: State
 ) -> list[tuple[str, RunTask]]:
     tasks: dict[str, RunTask] = {}
-    owners = {file: name for name, known in state.runs.items() for file in known.files}
+    owners = {file: name for name, known in state.runs.items() for file in _paths_of(known)}
     live = {twin.directory: twin.files for twin in found.twins if twin.role == LIVE}
     for run in runs:
         # A run keeps the name it was given first, also when a second rank in its directory would now split it.
@@ -246,6 +318,10 @@ def _make_tasks(
         directory = destination if name == "." else os.path.join(destination, name)
         tasks[name] = RunTask(run, source, directory, options, known, live.pop(run.directory, ()))
     return list(tasks.items())
+
+
+def _paths_of(state: RunState) -> list[str]:
+    return [*state.files, *(state.plan.ends if state.plan is not None else ())]
 
 
 def _target_name(run: Run) -> str:
@@ -270,98 +346,3 @@ def _joined(one: Run, other: Run) -> Run:
         lineage_files=tuple(sorted((*one.lineage_files, *other.lineage_files), key=lambda file: file.order)),
         graph_files=(*one.graph_files, *other.graph_files),
     )
-
-
-def _convert_all(
-    tasks: list[tuple[str, RunTask]],
-    state: State,
-    report: Report,
-    workers: int,
-    dask: str | None,
-    progress: Callable[[int, int], None] | None,
-) -> None:
-    total = sum(_unread_bytes(task) for _, task in tasks)
-    done = 0
-
-    def advance(count: int) -> None:
-        nonlocal done
-        done += count
-        if progress is not None:
-            progress(done, max(total, done))
-
-    saved = time.monotonic()
-    for name, task, run_report, run_state in _results(tasks, workers, dask, advance):
-        run_report.run = name
-        report.runs.append(run_report)
-        state.runs[name] = run_state
-        if not task.options.dry_run and time.monotonic() - saved > _SAVE_SECS:
-            save_state(report.destination, state)
-            saved = time.monotonic()
-    if tasks and not tasks[0][1].options.dry_run:
-        save_state(report.destination, state)
-
-
-def _unread_bytes(task: RunTask) -> int:
-    files = task.state.files
-    known = {path: file.offset for path, file in files.items()}
-    return sum(max(0, file.size - known.get(relative_path(file.path, task.source), 0)) for file in task.run.sources)
-
-
-def _results(
-    tasks: list[tuple[str, RunTask]], workers: int, dask: str | None, advance: Progress
-) -> Iterator[tuple[str, RunTask, RunReport, RunState]]:
-    """Yields each task's result as it is done, by this process, by several, or by a Dask cluster."""
-    if dask is not None:
-        yield from _dask_results(tasks, dask, advance)
-        return
-    if workers <= 1 or len(tasks) <= 1:
-        for name, task in tasks:
-            yield name, task, *convert_run(task, advance)
-        return
-    # A fresh interpreter for each worker: the caller may hold threads, which a fork would copy in the middle of work.
-    # They leave Ctrl-C to this process: its signal mask is theirs, from their first instruction on.
-    with ProcessPoolExecutor(min(workers, len(tasks)), mp_context=get_context("spawn")) as pool:
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            futures = {pool.submit(convert_run, task): (name, task) for name, task in tasks}
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        for future in _or_end_workers(as_completed(futures)):
-            name, task = futures[future]
-            advance(_unread_bytes(task))
-            try:
-                result = future.result()
-            except BrokenExecutor as error:  # a worker was killed, by want of memory perhaps
-                report = RunReport(name, task.run.directory, task.destination, failed=f"a worker process died: {error}")
-                result = report, task.state
-            yield name, task, *result
-
-
-def _or_end_workers(futures: Iterator[Future[_Result]]) -> Iterator[Future[_Result]]:
-    """Passes the futures on; Ctrl-C ends the workers at once, as it would end this process."""
-    try:
-        yield from futures
-    except KeyboardInterrupt:
-        for process in active_children():
-            process.terminate()
-        raise
-
-
-def _dask_results(
-    tasks: list[tuple[str, RunTask]], address: str, advance: Progress
-) -> Iterator[tuple[str, RunTask, RunReport, RunState]]:
-    try:
-        from distributed import Client
-        from distributed import as_completed as dask_as_completed
-    except ImportError as error:
-        raise MissingDependencyError("--dask needs: pip install 'ms_summary_bridge[dask]'") from error
-    try:
-        client = Client(address, timeout=10)
-    except (OSError, ValueError, TimeoutError) as error:
-        raise LogdirError(f"{address}: no Dask scheduler answers: {error}") from error
-    with client:
-        futures = {client.submit(convert_run, task, pure=False): (name, task) for name, task in tasks}
-        for future in dask_as_completed(futures):
-            name, task = futures[future]
-            advance(_unread_bytes(task))
-            yield name, task, *future.result()

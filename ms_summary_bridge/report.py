@@ -6,6 +6,7 @@ Layer: events < **report**. Plain data, the same in Python and in JSON.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -97,6 +98,31 @@ class RunReport(msgspec.Struct):
     failed: str = ""
     """The error that ended this run's conversion; empty when it went through."""
 
+    def add(self, later: RunReport) -> None:
+        """Adds what a later conversion of the same run met, so that this report speaks of both."""
+        self.files += [path for path in later.files if path not in self.files]
+        self.outputs = later.outputs or self.outputs
+        self.events_read += later.events_read
+        self.values = dict(Counter(self.values) + Counter(later.values))
+        self.repeated += later.repeated
+        self.superseded += later.superseded
+        self.filtered += later.filtered
+        self.archived += later.archived
+        losses = LossCounter(self.losses)
+        for loss in later.losses:
+            losses.add(loss.kind, loss.tag, loss.reason, loss.count)
+        self.losses = losses.rows()
+        # What stands at the end of a file is met again each time the file has grown.
+        again = {(item.file, item.start) for item in later.damaged}
+        self.damaged = [item for item in self.damaged if (item.file, item.start) not in again] + later.damaged
+        self.incomplete = [item for item in self.incomplete if item.file not in later.files] + later.incomplete
+        self.padding_bytes = max(self.padding_bytes, later.padding_bytes)
+        self.restarts += later.restarts
+        self.renamed_tags += [name for name in later.renamed_tags if name not in self.renamed_tags]
+        self.went_back = dict(Counter(self.went_back) + Counter(later.went_back))
+        self.problems += [problem for problem in later.problems if problem not in self.problems]
+        self.failed = later.failed
+
 
 class Report(msgspec.Struct):
     """One call of `convert`."""
@@ -129,14 +155,18 @@ class Report(msgspec.Struct):
 
 
 class LossCounter:
-    """Adds up losses by kind, tag and reason."""
+    """Adds up losses by kind, tag and reason.
 
-    def __init__(self) -> None:
-        self._counts: Counter[tuple[str, str, str]] = Counter()
+    Args:
+        rows: Where to go on counting.
+    """
 
-    def add(self, kind: str, tag: str, reason: str) -> None:
-        """Counts one loss."""
-        self._counts[kind, tag, reason] += 1
+    def __init__(self, rows: Iterable[LossCount] = ()) -> None:
+        self._counts = Counter({(row.kind, row.tag, row.reason): row.count for row in rows})
+
+    def add(self, kind: str, tag: str, reason: str, count: int = 1) -> None:
+        """Counts one loss, or several."""
+        self._counts[kind, tag, reason] += count
 
     def rows(self) -> list[LossCount]:
         """Returns the sums, ordered by kind and tag."""

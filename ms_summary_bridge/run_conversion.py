@@ -27,7 +27,7 @@ from ms_summary_bridge.report import DamagedRange, IncompleteTail, LossCounter, 
 from ms_summary_bridge.run_points import RunReading, read_restored
 from ms_summary_bridge.run_sink import RunSink
 from ms_summary_bridge.series import SeriesTable
-from ms_summary_bridge.state import RunState, Undecided, identify, is_same_file
+from ms_summary_bridge.state import Plan, RunState, Undecided, identify, is_same_file
 from ms_summary_bridge.tensorboard_run import TensorBoardRun
 
 __all__ = ["ConvertOptions", "Progress", "RunTask", "compile_tags", "convert_run", "relative_path"]
@@ -156,8 +156,11 @@ class _RunConversion:
         self._decoder = make_decoder(task.run.format)
         if isinstance(self._decoder, tensorboard.TensorBoardDecoder):
             self._decoder.plugins.update(self.state.plugins)
+        self._plan = task.state.plan or Plan({})
+        self._ends = self._plan.ends
         self._derived = 0
         self._users = 0
+        self._restart: int | None = None  # where the file being read was found to be one
         self._cutoff: int | None = None  # `latest`: values at this step and above are superseded
 
     def convert(self) -> None:
@@ -184,9 +187,10 @@ class _RunConversion:
                     self._convert_graph_file(file)
             elif not self._is_unchanged:
                 self._convert_restored()
-            self._sink.end_sources(grows=self.task.options.grows)
+            self._sink.end_sources(grows=self._plan.grows)
         finally:
             self._sink.close()
+        self.state.plan = None
         report = self.report
         if isinstance(self._decoder, tensorboard.TensorBoardDecoder):
             self.state.plugins = self._decoder.plugins
@@ -217,10 +221,13 @@ class _RunConversion:
 
     def _convert_file(self, file: LogFile, source: str) -> None:
         path = relative_path(file.path, self.task.source)
+        if path not in self._ends:  # it has come since the plan was made that is being repeated
+            return
+        end = self._ends[path]
         known = self.state.files.get(path)
-        is_replaced = known is not None and not is_same_file(file.path, file.size, known)
+        is_replaced = known is not None and not is_same_file(file.path, end, known)
         offset = known.offset if known is not None and not is_replaced else 0
-        if known is not None and not is_replaced and file.size == offset:
+        if known is not None and not is_replaced and end == offset:
             return
         self.report.files.append(path)
         is_lineage = source == LINEAGE
@@ -243,14 +250,19 @@ class _RunConversion:
         decoder = self._decoder if source == self.task.run.format else make_decoder(source)
         reader = EventFileReader(file.path, decoder, offset=offset)
         with reader:
-            undecided = self._convert_events(reader, path, source, undecided)
-        self.state.files[path] = identify(file.path, reader.offset, file.created)
-        self.state.files[path].undecided = undecided
+            undecided, offset = self._convert_events(reader, end, path, source, undecided)
+        state = self.state.files[path] = identify(file.path, offset, file.created)
+        state.undecided = undecided
+        state.restart = known.restart if known is not None and not is_replaced else None
+        if self._restart is not None:
+            state.restart, self._restart = self._restart, None
 
     def _convert_graph_file(self, file: LogFile) -> None:
         path = relative_path(file.path, self.task.source)
         known = self.state.files.get(path)
-        if known is not None and known.offset == file.size and is_same_file(file.path, file.size, known):
+        if path not in self._ends or (
+            known is not None and known.offset == file.size and is_same_file(file.path, file.size, known)
+        ):
             return
         self.report.files.append(path)
         if known is not None:  # it does not grow, so it is another one; of two graphs TensorBoard shows the last
@@ -263,25 +275,34 @@ class _RunConversion:
     def _convert_users(self, file: LogFile) -> None:
         """Takes over what a user wrote into a live TensorBoard file; the rest of it is in the MindSpore file."""
         path = relative_path(file.path, self.task.source)
+        if path not in self._ends:
+            return
+        end = self._ends[path]
         known = self.state.files.get(path)
-        offset = known.offset if known is not None and is_same_file(file.path, file.size, known) else 0
-        if known is not None and file.size == offset:
+        offset = known.offset if known is not None and is_same_file(file.path, end, known) else 0
+        if known is not None and end == offset:
             return
         with EventFileReader(file.path, make_decoder(tensorboard.FORMAT), offset=offset) as reader:
             for item in reader:
+                if reader.offset > end:
+                    break
+                offset = reader.offset
                 if isinstance(item, Event) and is_users(item):
                     self.report.events_read += 1
                     self._put(item, tensorboard.FORMAT)
-        self.state.files[path] = identify(file.path, reader.offset, file.created)
+        self.state.files[path] = identify(file.path, offset, file.created)
 
     def _convert_events(
-        self, reader: EventFileReader, path: str, source: str, undecided: Undecided | None
-    ) -> Undecided | None:
-        """Converts the rest of one file; returns what a later conversion must know to decide about it."""
+        self, reader: EventFileReader, end: int, path: str, source: str, undecided: Undecided | None
+    ) -> tuple[Undecided | None, int]:
+        """Converts a file up to `end`; returns what a later conversion must know to decide about it, and its start."""
         report = self.report
         waiting: list[Event] = []
-        reported = reader.offset
+        start = offset = reported = reader.offset
         for item in reader:
+            if reader.offset > end:
+                break
+            offset = reader.offset
             if type(item) is Event:
                 report.events_read += 1
                 if undecided is None:
@@ -294,10 +315,13 @@ class _RunConversion:
                         undecided = None
             else:
                 self._note(item, path)
-            if self._advance is not None and reader.offset - reported > _PROGRESS_BYTES:
-                self._advance(reader.offset - reported)
-                reported = reader.offset
+            if self._advance is not None and offset - reported > _PROGRESS_BYTES:
+                self._advance(offset - reported)
+                reported = offset
         if undecided is not None:
+            if undecided.rounds < self._plan.patience and not undecided.waited:
+                report.events_read -= len(waiting)
+                return Undecided(rounds=undecided.rounds + 1, is_held=True), start
             self._put_all(waiting, source)
             series = {
                 (tagged.value.kind, tagged.tag)
@@ -305,10 +329,11 @@ class _RunConversion:
                 if isinstance(event.content, Summary)
                 for tagged in event.content.values
             }
-            undecided = Undecided(undecided.waited + len(waiting), sorted(series.union(undecided.introduced)))
+            introduced = sorted(series.union(undecided.introduced))
+            undecided = Undecided(undecided.waited + len(waiting), introduced, undecided.rounds)
         if self._advance is not None:
-            self._advance(reader.offset - reported)
-        return undecided
+            self._advance(offset - reported)
+        return undecided, offset
 
     def _is_decided(self, event: Event, undecided: Undecided, waiting: int, path: str) -> bool:
         """Finds out whether the file being read is a restart, as soon as its events say so."""
@@ -317,6 +342,7 @@ class _RunConversion:
             if is_restart:
                 if self.task.options.on_restart == "mark":
                     self.report.restarts.append(RestartMark(path, event.step))
+                self._restart = event.step
                 self._series.forget()
                 self._sink.begin_session(event.step)
             if is_restart is not None:
@@ -425,14 +451,37 @@ class _RunConversion:
             self.report.incomplete.append(IncompleteTail(path, item.offset))
 
     def _find_cutoffs(self) -> dict[str, int]:
-        """Reads the run once to find its restarts; returns for each file the lowest step at which a later one began."""
+        """Returns for each file the lowest step at which a later one began again."""
+        paths = {relative_path(file.path, self.task.source): file.path for file in self.task.run.files}
+        planned = [path for path in paths if path in self._ends]
+        starts: list[tuple[int, int]] = []
+        known = [self.state.files.get(path) for path in planned]
+        if all(state is not None and state.undecided is None for state in known):  # nothing new to find out
+            starts = [
+                (index, state.restart)
+                for index, state in enumerate(known)
+                if state is not None and state.restart is not None
+            ]
+        else:
+            starts = self._find_restarts([(paths[path], self._ends[path]) for path in planned])
+            for index, step in starts:
+                self._note_restart(planned[index], step)
+        return {
+            paths[path]: min(later)
+            for index, path in enumerate(planned)
+            if (later := [step for start, step in starts if start > index])
+        }
+
+    def _find_restarts(self, files: list[tuple[str, int]]) -> list[tuple[int, int]]:
+        """Reads the files of a run, each up to its end; returns index and first step of those that are restarts."""
         series = SeriesTable()
         starts: list[tuple[int, int]] = []
-        files = self.task.run.files
-        for index, file in enumerate(files):
+        for index, (path, end) in enumerate(files):
             is_open = index > 0
-            with EventFileReader(file.path, make_decoder(self.task.run.format)) as reader:
+            with EventFileReader(path, make_decoder(self.task.run.format)) as reader:
                 for item in reader:
+                    if reader.offset > end:
+                        break
                     if isinstance(item, Event) and isinstance(item.content, Summary):
                         if is_open and (verdict := series.is_restart(item, item.content)) is not None:
                             is_open = False
@@ -440,17 +489,10 @@ class _RunConversion:
                                 starts.append((index, item.step))
                                 series.forget()
                         series.observe(item, item.content)
-        for index, step in starts:
-            self._note_restart(index, step)
-        return {
-            file.path: min(later)
-            for index, file in enumerate(files)
-            if (later := [step for start, step in starts if start > index])
-        }
+        return starts
 
-    def _note_restart(self, index: int, step: int) -> None:
+    def _note_restart(self, path: str, step: int) -> None:
         """Reports a restart that `latest` found, if it is new, and what an earlier conversion wrote before it came."""
-        path = relative_path(self.task.run.files[index].path, self.task.source)
         known = self.state.files.get(path)
         if known is not None and known.undecided is None:
             return

@@ -27,6 +27,7 @@ __all__ = [
     "STATE_NAME",
     "FileState",
     "OutputState",
+    "Plan",
     "RunState",
     "State",
     "Undecided",
@@ -50,6 +51,10 @@ class Undecided(msgspec.Struct):
     """Events it has shown so far."""
     introduced: list[tuple[str, str]] = msgspec.field(default_factory=list)
     """`(kind, tag)` of the series it began itself, whose past says nothing."""
+    rounds: int = 0
+    """How often its first events were left for the next round of following."""
+    is_held: bool = False
+    """They are left for it now."""
 
 
 class FileState(msgspec.Struct):
@@ -65,6 +70,13 @@ class FileState(msgspec.Struct):
     order: int = 0
     """Seconds in its name: a file found later with a smaller number was overlooked."""
     undecided: Undecided | None = None
+    restart: int | None = None
+    """The step at which a restart began with this file."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether its first events are known but not written yet, since they may be those of a restart."""
+        return self.undecided is not None and self.undecided.is_held
 
 
 class OutputState(msgspec.Struct):
@@ -74,6 +86,17 @@ class OutputState(msgspec.Struct):
     offset: int
     head: str = ""
     """Hash of its first payload: what is restored does not say that it is ours."""
+
+
+class Plan(msgspec.Struct):
+    """What a conversion does with one run: written before its outputs, so that one that was killed can be repeated."""
+
+    ends: dict[str, int]
+    """Up to which byte each source file is read, by path relative to the source."""
+    grows: bool = False
+    """As `ConvertOptions.grows`."""
+    patience: int = 0
+    """Through how many conversions events may be held that may be those of a restart."""
 
 
 class RunState(msgspec.Struct):
@@ -103,6 +126,8 @@ class RunState(msgspec.Struct):
     """Hash of its first payload."""
     points: dict[str, int] = msgspec.field(default_factory=dict)
     """Points of each series in a MindSpore output, by `kind tag`: MindInsight shows only so many."""
+    plan: Plan | None = None
+    """Of the conversion under way, or of one that was killed or failed."""
 
 
 class State(msgspec.Struct):
@@ -157,20 +182,30 @@ def _encode(state: State) -> bytes:
         return json.dumps(msgspec.to_builtins(state), indent=1).encode()
 
 
-def save_state(destination: str, state: State) -> None:
-    """Writes the state so that a reader sees the old or the new one, never a part.
+def save_state(destination: str, state: State, *, sync: bool = True) -> None:
+    """Writes the state, if it is another one, so that a reader sees the old or the new one, never a part.
+
+    Args:
+        destination: Where; it is locked.
+        state: The state.
+        sync: Wait until the disk has it.
 
     Raises:
         LogdirError: It cannot be written.
     """
     path = os.path.join(destination, STATE_NAME)
-    temporary = f"{path}.{os.getpid()}"
+    temporary = f"{path}.new"  # the same for every process: what a killed one leaves is overwritten
+    data = _encode(state)
     try:
+        with contextlib.suppress(FileNotFoundError), open(path, "rb") as present:
+            if present.read() == data:
+                return
         os.makedirs(destination, exist_ok=True)
         with open(temporary, "wb") as file:
-            file.write(_encode(state))
+            file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
         with contextlib.suppress(OSError):
