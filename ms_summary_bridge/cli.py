@@ -220,26 +220,32 @@ def _follow(
     quiet: bool,
 ) -> int:
     stop = threading.Event()
-    code = 0
+    total = Report(src, dst, target or "")
 
     def end(number: int, frame: FrameType | None) -> None:
         stop.set()
+        signal.signal(number, before[number])  # a second one ends it at once; nothing is lost by that either
 
     def show(result: Report) -> None:
-        nonlocal code
-        code = max(code, _exit_code(result, strict))
-        _write_report(result, report)
         _show(result, quiet)
 
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, end)
     try:
         if not quiet:
             print(f"following {src}; Ctrl-C ends", file=sys.stderr)
-        follow_logdir(src, dst, to=target, options=options, workers=workers, force=force, stop=stop, on_round=show)
+        total = (
+            follow_logdir(src, dst, to=target, options=options, workers=workers, force=force, stop=stop, on_round=show)
+            or total
+        )
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    return code
+    _write_report(total, report)
+    if total.runs:
+        _show(total, quiet)
+    return _exit_code(total, strict)
 
 
 def _check_report(path: str) -> None:
