@@ -20,7 +20,6 @@ from typing import Any, Final
 
 import msgspec
 
-import ms_summary_bridge
 from ms_summary_bridge.errors import BridgeError, ConfigError, MissingDependencyError
 from ms_summary_bridge.logdir import discover
 from ms_summary_bridge.monitor.config import MonitorConfig
@@ -87,7 +86,7 @@ def _redirect(raw: Mapping[str, Any], directory: str) -> dict[str, Any]:
 def _train(scratch: str, section: str) -> str:
     """Runs the training; returns what it said."""
     # Where the user stands is searched for a class of the user's, as it is when his own program runs.
-    paths = [str(Path(ms_summary_bridge.__path__[0]).parent), os.getcwd(), os.environ.get("PYTHONPATH", "")]
+    paths = [str(Path(__file__).resolve().parents[2]), os.getcwd(), os.environ.get("PYTHONPATH", "")]
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
