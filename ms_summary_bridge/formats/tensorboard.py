@@ -346,7 +346,8 @@ class TensorBoardEncoder:
 
     def _encode_dataset_graph(self, event: Event, payload: bytes, head: bytes) -> Encoded:
         """Describes a data set graph in a text, which carries the graph itself."""
-        from ms_summary_bridge.formats.dataset_graph import TAG, describe_dataset_graph  # here: as in `_encode_graph`
+        # Here: it needs protobuf, which takes time to load.
+        from ms_summary_bridge.formats.dataset_graph import TAG, describe_dataset_graph
 
         try:
             text = describe_dataset_graph(payload)
