@@ -21,9 +21,10 @@ from ms_summary_bridge.convert import convert_logdir
 from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Event, Summary, TaggedValue
+from ms_summary_bridge.formats._contour import SIZE
 from ms_summary_bridge.formats._loss_scale import LossScale, nice_ticks
 from ms_summary_bridge.formats._loss_surface import END_COLOUR, PATH_COLOUR, START_COLOUR
-from ms_summary_bridge.formats.landscape import SIZE, decode_landscape, draw_landscape
+from ms_summary_bridge.formats.landscape import decode_landscape, draw_landscape
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from ms_summary_bridge.formats.tensorboard import TensorBoardDecoder, TensorBoardEncoder
 from ms_summary_bridge.run_conversion import ConvertOptions

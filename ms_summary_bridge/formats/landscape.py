@@ -16,12 +16,12 @@ import numpy as np
 
 from ms_summary_bridge.errors import EventDecodeError, InvalidValueError
 from ms_summary_bridge.formats import wire
-from ms_summary_bridge.formats._contour import SIZE, draw_contour
+from ms_summary_bridge.formats._contour import draw_contour
 from ms_summary_bridge.formats._loss_grid import Array, LossGrid
 from ms_summary_bridge.formats._loss_surface import Mesh, make_surface
 from ms_summary_bridge.formats._tensor import decode_mindspore_tensor
 
-__all__ = ["SIZE", "decode_landscape", "draw_landscape"]
+__all__ = ["decode_landscape", "draw_landscape"]
 
 _LANDSCAPE: Final = 0x52  # field of a summary value
 

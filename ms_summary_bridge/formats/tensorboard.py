@@ -415,8 +415,9 @@ class TensorBoardEncoder:
     def _encode_landscape(self, tag: str, value: Opaque) -> list[bytes]:
         """Draws a loss landscape as a mesh and as an image; the landscape itself goes to the archive."""
         # Here: few runs have one, and pillow takes time to load.
+        from ms_summary_bridge.formats._contour import SIZE
         from ms_summary_bridge.formats._mesh import encode_mesh
-        from ms_summary_bridge.formats.landscape import SIZE, draw_landscape
+        from ms_summary_bridge.formats.landscape import draw_landscape
 
         mesh, picture = draw_landscape(value.payload, tag)
         origin = Origin(tag, derived=True, kind=value.kind)
