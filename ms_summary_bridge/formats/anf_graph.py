@@ -28,7 +28,15 @@ from ms_summary_bridge.formats._anf_values import AnfValueEncoder
 from ms_summary_bridge.formats._graph_def import Function, GraphDef, Node, read_graph_def, split_input
 from ms_summary_bridge.formats._origin import Origin, encode_origin
 
-__all__ = ["AnfCounts", "convert_graph_def", "encode_input", "encode_operator", "read_safely", "write_graph"]
+__all__ = [
+    "AnfCounts",
+    "convert_graph_def",
+    "encode_attribute",
+    "encode_input",
+    "encode_operator",
+    "read_safely",
+    "write_graph",
+]
 
 _CONSTANTS: Final = {"Const", "prim::Constant", "Constant"}
 _PARAMETERS: Final = {
@@ -144,6 +152,7 @@ class _Drawing:
     def __init__(self, source: GraphDef) -> None:
         self.counts = AnfCounts(functions=len(source.functions))
         self._values = AnfValueEncoder()
+        self._attributes: dict[tuple[str, bytes], bytes] = {}  # few are distinct
         self._nodes: list[_Drawn] = []
         self._found: list[dict[str, _Drawn]] = []  # by group: node by its name
         self._scopes: list[str] = []  # by group
@@ -229,12 +238,18 @@ class _Drawing:
             op = f"{op}Op"
         is_renamed, is_other = drawn.full_name != drawn.name, op != node.op
         origin = Origin(drawn.name if is_renamed else None, kind=node.op if is_other else "")
-        fields = [(key, self._values.value(value)) for key, value in sorted(attributes.items())]
+        fields = [self._attribute(entry) for entry in sorted(attributes.items())]
         if node.device:
-            fields.append(("device", self._values.value(_text_attribute(node.device))))
+            fields.append(self._attribute(("device", _text_attribute(node.device))))
         return encode_operator(
             drawn.id, op, drawn.full_name, self._inputs(drawn), fields, self._type(node.attributes)
         ) + encode_origin(origin)
+
+    def _attribute(self, entry: tuple[str, bytes]) -> bytes:
+        encoded = self._attributes.get(entry)
+        if encoded is None:
+            encoded = self._attributes[entry] = encode_attribute(entry[0], self._values.value(entry[1]))
+        return encoded
 
     def _type(self, attributes: dict[str, bytes]) -> bytes:
         dtype = next((attributes[key] for key in _TYPE_ATTRIBUTES if key in attributes), b"")
@@ -287,17 +302,20 @@ def encode_input(name: str, is_control: bool, origin: str = "") -> bytes:
     return out + encode_origin(Origin(origin)) if origin else out
 
 
+def encode_attribute(key: str, value: bytes) -> bytes:
+    """Encodes an `AttributeProto`."""
+    return wire.length_delimited(b"\x0a", key.encode()) + wire.length_delimited(b"\x12", value)
+
+
 def encode_operator(
-    name: str, op_type: str, full_name: str, inputs: list[bytes], attributes: list[tuple[str, bytes]], type_: bytes
+    name: str, op_type: str, full_name: str, inputs: list[bytes], attributes: list[bytes], type_: bytes
 ) -> bytes:
     """Encodes a `NodeProto`; its scope is that of its full name, as MindInsight needs it."""
     out = [wire.length_delimited(b"\x0a", each) for each in inputs]
     out.append(wire.length_delimited(b"\x12", name.encode()))
     out.append(wire.length_delimited(b"\x1a", op_type.encode()))
     out.append(wire.length_delimited(b"\x22", full_name.rpartition("/")[0].encode()))
-    for key, value in attributes:
-        entry = wire.length_delimited(b"\x0a", key.encode()) + wire.length_delimited(b"\x12", value)
-        out.append(wire.length_delimited(b"\x2a", entry))
+    out += [wire.length_delimited(b"\x2a", each) for each in attributes]
     if type_:
         out.append(wire.length_delimited(b"\x32", type_))
     out.append(wire.length_delimited(b"\x42", full_name.encode()))

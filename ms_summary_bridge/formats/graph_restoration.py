@@ -17,7 +17,13 @@ from ms_summary_bridge.formats._graph_def import Node, read_graph_def, split_inp
 from ms_summary_bridge.formats._graph_source import Operator, read_graph
 from ms_summary_bridge.formats._graph_values import ValueEncoder
 from ms_summary_bridge.formats._origin import Origin
-from ms_summary_bridge.formats.anf_graph import encode_input, encode_operator, read_safely, write_graph
+from ms_summary_bridge.formats.anf_graph import (
+    encode_attribute,
+    encode_input,
+    encode_operator,
+    read_safely,
+    write_graph,
+)
 
 __all__ = ["RestoredCounts", "restore_graph", "restore_graph_def"]
 
@@ -129,7 +135,7 @@ def _operator(node: Node, ids: dict[str, str], values: AnfValueEncoder) -> bytes
         name, is_control, _ = split_input(text)
         inputs.append(encode_input(ids.get(name, name), is_control))
     attributes = [
-        (key, values.value(value))
+        encode_attribute(key, values.value(value))
         for key, value in node.attributes.items()
         if key not in _TYPE_ATTRIBUTES and key != "instance_name"
     ]
