@@ -1,0 +1,273 @@
+"""Where a mirror lives: a directory of the user's cache for each logdir, with its locks, and the cleaning of old ones.
+
+Layer: errors < **mirror.home**. Starts with the viewer, so it loads nothing else.
+
+Below the cache (`$XDG_CACHE_HOME/ms_summary_bridge/tensorboard`) each logdir has a directory:
+
+* `logdir`: the link that the viewer is given;
+* `nodes`: directories of links (`overlay`); `views` and `outputs`: what is converted and what it became (`directory`);
+* `used`: locked (shared) by every viewer that shows the link; what nobody holds may be cleaned;
+* `working`: locked by the one process that writes here, of several that wait for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from ms_summary_bridge._version import __version__
+from ms_summary_bridge.errors import LogdirError
+
+__all__ = ["Home", "clean", "clear_directory", "open_home", "replace_link", "size_of"]
+
+_UNUSED_SECS: Final = 30 * 24 * 3600
+_ATTEMPTS: Final = 5
+_KEY: Final = re.compile(r"[0-9a-f]{16}")
+
+
+class Home:
+    """The directory of one mirror.
+
+    Attributes:
+        path: The directory.
+        source: The logdir that is mirrored, an absolute path.
+    """
+
+    def __init__(self, path: str, source: str) -> None:
+        self.path = path
+        self.source = source
+        self._used = -1
+
+    @property
+    def logdir(self) -> str:
+        """What the viewer is given."""
+        return os.path.join(self.path, "logdir")
+
+    @property
+    def nodes(self) -> str:
+        """Where the overlay keeps its directories."""
+        return os.path.join(self.path, "nodes")
+
+    def view_of(self, key: str) -> str:
+        """Returns the directory with links to the files of one directory that is converted."""
+        return os.path.join(self.path, "views", key)
+
+    def output_of(self, key: str) -> str:
+        """Returns the directory with what they became."""
+        return os.path.join(self.path, "outputs", key)
+
+    def kept(self) -> list[str]:
+        """Returns all views and outputs that are there."""
+        paths: list[str] = []
+        for part in ("views", "outputs"):
+            directory = os.path.join(self.path, part)
+            with contextlib.suppress(FileNotFoundError):
+                paths += [os.path.join(directory, name) for name in os.listdir(directory)]
+        return paths
+
+    def hold(self) -> None:
+        """Makes the directory and its link if missing, and keeps both until this process ends.
+
+        Raises:
+            OSError: The directory cannot be made, or not be locked.
+        """
+        for _ in range(_ATTEMPTS):
+            os.makedirs(self.path, mode=0o700, exist_ok=True)
+            handle = os.open(self._used_path, os.O_RDWR | os.O_CREAT, 0o600)
+            fcntl.flock(handle, fcntl.LOCK_SH)
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.fstat(handle), os.stat(self._used_path)):
+                    os.utime(handle)
+                    self._used = handle
+                    break
+            os.close(handle)  # it was cleaned away meanwhile
+        else:
+            raise OSError(0, "cleaned again and again by another process", self.path)
+        with contextlib.suppress(FileExistsError):
+            os.symlink(self.source, self.logdir)
+
+    @property
+    def _used_path(self) -> str:
+        return os.path.join(self.path, "used")
+
+    def lock(self) -> int | None:
+        """Takes the right to write here; None while another process has it. It ends with this process.
+
+        Raises:
+            OSError: It cannot be locked.
+        """
+        handle = os.open(os.path.join(self.path, "working"), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return None
+        except OSError:
+            os.close(handle)
+            raise
+        return handle
+
+    def point(self, target: str) -> None:
+        """Lets the link lead to `target`, in one step.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        replace_link(self.logdir, target, self.path)
+
+    def give_up(self) -> None:
+        """Lets the link lead to the logdir itself, unless another process keeps it up to date."""
+        handle = self.lock()
+        if handle is not None:
+            try:
+                self.point(self.source)
+            finally:
+                os.close(handle)
+
+
+def open_home(source: str, cache: str = "") -> Home:
+    """Finds the place for the mirror of a logdir, makes it, and keeps it until this process ends.
+
+    Args:
+        source: The logdir; need not exist yet.
+        cache: Directory for all mirrors; the user's cache, or else the temporary directory, when empty.
+
+    Raises:
+        LogdirError: There is no place that can be written and is not below the logdir itself.
+    """
+    source = os.path.abspath(os.path.expanduser(source))
+    # A link's own path, not where it leads: it may lead elsewhere tomorrow. Another version may convert otherwise.
+    key = hashlib.blake2b(os.fsencode(f"{__version__} {source}"), digest_size=8).hexdigest()
+    reasons = []
+    for root, is_shared in _roots(cache):
+        if _is_below(root, source):  # the viewer would find the mirror in the logdir, and show every run twice
+            reasons.append(f"{root}: is below the logdir")
+            continue
+        try:
+            if is_shared:
+                _make_private(os.path.dirname(root))
+            home = Home(os.path.join(root, key), source)
+            home.hold()
+        except OSError as error:
+            reasons.append(f"{error.filename or root}: {error.strerror or error}")
+        else:
+            return home
+    raise LogdirError(f"no place for converted files ({'; '.join(reasons)})")
+
+
+def _roots(cache: str) -> Iterator[tuple[str, bool]]:
+    """Yields the places for mirrors, best first, and whether others may write beside each."""
+    if cache:
+        yield os.path.abspath(os.path.expanduser(cache)), False
+        return
+    xdg = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(xdg):  # the specification says to ignore it then
+        xdg = os.path.expanduser("~/.cache")
+    yield os.path.join(xdg, "ms_summary_bridge", "tensorboard"), False
+    yield os.path.join(tempfile.gettempdir(), f"ms_summary_bridge-{os.getuid()}", "tensorboard"), True
+
+
+def _is_below(path: str, directory: str) -> bool:
+    path, directory = os.path.realpath(path), os.path.realpath(directory)
+    return os.path.commonpath([path, directory]) == directory
+
+
+def _make_private(path: str) -> None:
+    """Makes a directory where everybody can; what another user has put there is not used."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    status = os.lstat(path)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise PermissionError(0, "belongs to somebody else", path)
+
+
+def replace_link(path: str, target: str, scratch: str) -> None:
+    """Makes a symbolic link, or replaces one, in one step.
+
+    Args:
+        path: The link.
+        target: Where it leads.
+        scratch: Directory on the same file system, in which nobody looks.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    with contextlib.suppress(OSError):  # there is none, or something else
+        if os.readlink(path) == target:
+            return
+    temporary = os.path.join(scratch, f"link.{os.getpid()}")
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary)
+    os.symlink(target, temporary)
+    os.replace(temporary, path)
+
+
+def clear_directory(path: str) -> None:
+    """Removes a directory with all that is in it, as far as that is possible."""
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def size_of(path: str) -> int:
+    """Returns the bytes of all files below a directory."""
+    total = 0
+    for directory, _, names in os.walk(path):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(directory, name)).st_size
+    return total
+
+
+def clean(home: Home, limit: int) -> int:
+    """Removes mirrors that nobody has used for a month, and the oldest while all others hold more than `limit` bytes.
+
+    Returns:
+        The bytes that the other mirrors still hold.
+    """
+    root = os.path.dirname(home.path)
+    others: list[tuple[float, int, str]] = []
+    with contextlib.suppress(OSError), os.scandir(root) as entries:
+        for entry in entries:
+            if entry.path != home.path and _is_home(entry.path):
+                used = os.stat(os.path.join(entry.path, "used")).st_mtime
+                others.append((used, size_of(os.path.join(entry.path, "outputs")), entry.path))
+    total = sum(size for _, size, _ in others)
+    for used, size, path in sorted(others):
+        if (total > limit or time.time() - used > _UNUSED_SECS) and _remove_unused(path):
+            total -= size
+    return total
+
+
+def _is_home(path: str) -> bool:
+    """Whether a directory is a mirror: a cache that the user names may hold anything else."""
+    return (
+        _KEY.fullmatch(os.path.basename(path)) is not None
+        and not os.path.islink(path)
+        and os.path.islink(os.path.join(path, "logdir"))
+        and os.path.isfile(os.path.join(path, "used"))
+    )
+
+
+def _remove_unused(path: str) -> bool:
+    try:
+        handle = os.open(os.path.join(path, "used"), os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for part in ("outputs", "views", "nodes"):  # and last what says that it is a mirror, should this be cut short
+            clear_directory(os.path.join(path, part))
+        clear_directory(path)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True

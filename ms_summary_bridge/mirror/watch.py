@@ -1,0 +1,252 @@
+"""Watch: the rounds in which a mirror looks at its logdir, converts what is new, and shows it.
+
+Layer: file_tree, mirror.directory, mirror.overlay < **mirror.watch**.
+
+A look opens no file: names and sizes say whether anything of MindSpore's is there and has changed. What converts is
+loaded when there is something to convert.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from ms_summary_bridge.errors import BridgeError, LogdirError
+from ms_summary_bridge.file_names import MINDSPORE, format_of_name
+from ms_summary_bridge.file_tree import Directory, WalkLog, walk_local
+from ms_summary_bridge.mirror.home import Home, clean, clear_directory
+
+if TYPE_CHECKING:
+    from ms_summary_bridge.mirror.directory import FileFact, MirroredDirectory
+    from ms_summary_bridge.mirror.overlay import Shown
+
+__all__ = ["Mirror"]
+
+_SETTLED_SECS: Final = 10.0
+_FINISHED_SECS: Final = 3600.0
+_SHOW_SECS: Final = 1.0
+_RETRY_SECS: Final = 60.0
+_FREE_BYTES: Final = 512 << 20
+"""Left free on the disk of the cache, which may be that of the training."""
+_SHORTEST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 60.0
+_IDLE_SHARE: Final = 200
+"""While nothing happens, a look may take one part in so many of the time."""
+_BUSY_SHARE: Final = 3
+
+
+class Mirror:
+    """The mirror of one logdir, by the process that has the right to write it.
+
+    Args:
+        home: Where it is kept.
+        limit: Bytes that the converted files of all mirrors in this cache may take.
+        warn: Told what could not be read or written; each line once.
+    """
+
+    def __init__(self, home: Home, limit: int, warn: Callable[[str], None]) -> None:
+        self._home = home
+        self._limit = limit
+        self._warn = warn
+        self._said: set[str] = set()
+        self._directories: dict[str, MirroredDirectory] = {}
+        self._marks: dict[str, object] = {}
+        self._fresh: set[str] = set()
+        self._retry: dict[str, float] = {}
+        self._modified: dict[str, float] = {}
+        self._others = clean(home, limit)
+        self._shown_at = 0.0
+        self._is_tidy = False
+
+    def run(self, wait: Callable[[float], bool]) -> None:
+        """Goes on until `wait`, which waits for the seconds it is given, says that it is time to end."""
+        while True:
+            began = time.process_time()
+            is_busy = self.round()
+            used = time.process_time() - began
+            pause = max(_SHORTEST_PAUSE, used * _BUSY_SHARE) if is_busy else max(2.0, used * _IDLE_SHARE)
+            if wait(min(pause, _LONGEST_PAUSE)):
+                return
+
+    def round(self) -> bool:
+        """Looks once at everything; returns whether there was something new.
+
+        Raises:
+            LogdirError: The mirror has been removed.
+        """
+        if not os.path.lexists(self._home.logdir):
+            raise LogdirError(f"{self._home.path}: was removed")
+        try:
+            found = self._look()
+        except LogdirError:  # the logdir is not there, or not now
+            self._show_source()
+            return False
+        gone = [self._directories.pop(name) for name in self._directories.keys() - found.keys()]
+        for name in self._marks.keys() - found.keys():
+            del self._marks[name]
+            self._retry.pop(name, None)
+        self._fresh &= found.keys()
+        self._modified = {name: max(file.modified for file in files) for name, files in found.items()}
+        changed = [name for name, files in found.items() if self._has_changed(name, files)]
+        changed.sort(key=lambda name: self._modified[name], reverse=True)
+        if changed:
+            self._update(changed, found)
+        if not self._is_tidy:
+            self._tidy()
+        if self._directories or os.path.isdir(self._home.nodes):
+            self._show()
+        else:
+            self._show_source()
+        for directory in gone:  # now that nothing leads there
+            directory.remove()
+        return bool(changed) or bool(self._fresh)
+
+    def _tidy(self) -> None:
+        """Removes what an earlier process left of directories that are gone."""
+        self._is_tidy = True
+        wanted = {path for one in self._directories.values() for path in (one.view, one.output)}
+        for path in self._home.kept():
+            if path not in wanted:
+                clear_directory(path)
+
+    def _look(self) -> dict[str, list[FileFact]]:
+        """Returns the event files of each directory that has some of MindSpore's."""
+        found: dict[str, list[FileFact]] = {}
+        for directory in walk_local(self._home.source, WalkLog()):
+            if any(_is_candidate(os.path.basename(path)) for path in directory.files):
+                facts = _facts(directory)
+                if facts:
+                    found[directory.name] = facts
+        return found
+
+    def _has_changed(self, name: str, files: list[FileFact]) -> bool:
+        mark = sorted(file.mark for file in files)
+        if self._marks.get(name) == mark and time.monotonic() < self._retry.get(name, float("inf")):
+            return False
+        # The callback's two files are not made at the same moment: it is given one look more to make both.
+        is_new = name not in self._marks and name not in self._fresh and not os.path.isdir(self._directory(name).output)
+        if is_new and time.time() - self._modified[name] < _SETTLED_SECS:
+            self._fresh.add(name)
+            return False
+        self._fresh.discard(name)
+        self._marks[name] = mark
+        return True
+
+    def _directory(self, name: str) -> MirroredDirectory:
+        from ms_summary_bridge.mirror.directory import MirroredDirectory
+
+        if name not in self._directories:
+            self._directories[name] = MirroredDirectory(self._home, name)
+        return self._directories[name]
+
+    def _update(self, changed: list[str], found: dict[str, list[FileFact]]) -> None:
+        """Decides about each changed directory, shows what is there of them already, and converts the newest first."""
+        wanted = []
+        for name in changed:
+            try:
+                directory = self._directory(name)
+                if directory.prepare(found[name]):
+                    wanted.append(name)
+                for line in directory.problems:
+                    self._say(line)
+                self._retry.pop(name, None)
+            except (BridgeError, OSError) as error:
+                self._fail(name, error)
+        self._show()
+        for name in wanted:
+            directory = self._directory(name)
+            size = sum(file.size for file in found[name] if not file.is_of_tensorboard)
+            if not self._has_place(directory, size):
+                directory.remove_output()
+                continue
+            try:
+                for line in directory.convert(self._show_now_and_then):
+                    self._say(line)
+            except (BridgeError, OSError) as error:
+                self._fail(name, error)
+            self._show_now_and_then()
+
+    def _fail(self, name: str, error: Exception) -> None:
+        self._say(f"{os.path.normpath(os.path.join(self._home.source, name))}: is not shown: {error}")
+        self._retry[name] = time.monotonic() + _RETRY_SECS
+
+    def _has_place(self, directory: MirroredDirectory, size: int) -> bool:
+        """Whether the cache may hold what a directory becomes, which is about as large as its source."""
+        needed = max(size, directory.size)
+        free = shutil.disk_usage(self._home.path).free - _FREE_BYTES + directory.size
+        while True:
+            others = self._others + sum(one.size for one in self._directories.values() if one is not directory)
+            if others + needed <= self._limit and needed <= free:
+                return True
+            oldest = self._find_oldest(directory)
+            if oldest is None:
+                break
+            free += oldest.size
+            oldest.remove_output()
+            self._say_full(oldest, others)
+        self._say_full(directory, others)
+        return False
+
+    def _find_oldest(self, directory: MirroredDirectory) -> MirroredDirectory | None:
+        """Returns what is removed first to make place for a newer directory; what still grows is never removed."""
+        finished = [
+            (self._modified[name], name)
+            for name, one in self._directories.items()
+            if one.size and name in self._modified and time.time() - self._modified[name] > _FINISHED_SECS
+        ]
+        if not finished or min(finished)[0] >= self._modified[directory.name]:
+            return None
+        return self._directories[min(finished)[1]]
+
+    def _say_full(self, directory: MirroredDirectory, others: int) -> None:
+        self._say(
+            f"{directory.name}: is not shown, because the cache {os.path.dirname(self._home.path)} is full "
+            f"({others >> 20} MiB of {self._limit >> 20} MiB are used, or the disk has less than "
+            f"{_FREE_BYTES >> 20} MiB left): raise --mindspore_cache_gb, or name another place with "
+            "--mindspore_cache_dir"
+        )
+
+    def _say(self, line: str) -> None:
+        if line not in self._said and len(self._said) < 1000:
+            self._said.add(line)
+            self._warn(line)
+
+    def _show_now_and_then(self) -> None:
+        if time.monotonic() - self._shown_at > _SHOW_SECS:
+            self._show()
+
+    def _show(self) -> None:
+        from ms_summary_bridge.mirror.overlay import Overlay
+
+        shown: list[Shown] = [item for item in (one.shown for one in self._directories.values()) if item is not None]
+        try:
+            Overlay(self._home).show(shown)
+        except OSError as error:  # a full disk, say: what is shown already stays, and the next round tries again
+            self._say(f"{self._home.path}: cannot be written: {error.strerror or error}")
+        self._shown_at = time.monotonic()
+
+    def _show_source(self) -> None:
+        try:
+            self._home.point(self._home.source)
+        except OSError as error:
+            self._say(f"{self._home.path}: cannot be written: {error.strerror or error}")
+
+
+def _is_candidate(name: str) -> bool:
+    return (format_of_name(name) == MINDSPORE and not name.endswith("_explain")) or name.endswith(".pb")
+
+
+def _facts(directory: Directory) -> list[FileFact]:
+    from ms_summary_bridge.mirror.directory import FileFact
+
+    facts = []
+    for path in directory.files:
+        try:
+            status = os.stat(path)
+        except OSError:
+            continue
+        facts.append(FileFact(path, status.st_size, status.st_mtime, status.st_ino))
+    return facts
