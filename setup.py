@@ -102,5 +102,8 @@ setup(
             "ms-summary-bridge = ms_summary_bridge.cli:main",
             "msb = ms_summary_bridge.cli:main",
         ],
+        "tensorboard_plugins": [
+            "mindspore = ms_summary_bridge.tensorboard_plugin.loader:MindSporeLoader",
+        ],
     },
 )

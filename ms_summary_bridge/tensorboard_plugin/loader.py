@@ -1,0 +1,121 @@
+"""The plugin's loader: gives TensorBoard the mirror of its logdir, before it reads anything.
+
+Layer: mirror < **tensorboard_plugin.loader**.
+
+TensorBoard calls its loaders without a net, so each call here ends in a warning at worst. The calls come in this order
+(TensorBoard 2.20 and 2.21): `define_flags`, `fix_flags` before a reader starts, `load` after it has started and before
+the server answers.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from tensorboard.data import provider
+from tensorboard.plugins import base_plugin
+from tensorboard.util import tb_logging
+
+if TYPE_CHECKING:
+    import argparse
+
+    from ms_summary_bridge.mirror.home import Home
+
+__all__ = ["MindSporeLoader"]
+
+_CACHE_GB: Final = 20.0
+_NOT_FOR_US: Final = ("inspect", "version_tb", "db", "grpc_data_provider")
+"""Flags with which TensorBoard reads no logdir, or is gone at once."""
+
+
+class MindSporeLoader(base_plugin.TBLoader):
+    """Shows MindSpore's runs below the logdir; has no dashboard of its own."""
+
+    def __init__(self) -> None:
+        self._home: Home | None = None
+        self._logdir = ""
+
+    def define_flags(self, parser: argparse.ArgumentParser) -> None:
+        """Adds our flags to `tensorboard --help`."""
+        try:
+            group = parser.add_argument_group("MindSpore")
+            group.add_argument(
+                "--mindspore",
+                choices=["auto", "off"],
+                default="auto",
+                help="auto: show MindSpore summary directories below --logdir, those that appear later too. off: do "
+                "nothing. (default: %(default)s)",
+            )
+            group.add_argument(
+                "--mindspore_cache_dir",
+                metavar="PATH",
+                default="",
+                help="where what they are converted to is kept (default: the user's cache directory)",
+            )
+            group.add_argument(
+                "--mindspore_cache_gb",
+                metavar="GB",
+                type=float,
+                default=_CACHE_GB,
+                help="how much of it is kept, the newest runs first (default: %(default)s)",
+            )
+        except Exception as error:
+            _warn(f"MindSpore's runs are not shown: {error}")
+
+    def fix_flags(self, flags: argparse.Namespace) -> None:
+        """Puts the mirror in the place of the logdir, where there is a logdir that a mirror can be made of."""
+        try:
+            if _is_for_us(flags):
+                from ms_summary_bridge.mirror.home import open_home
+
+                logdir = os.fspath(flags.logdir)
+                self._home = open_home(logdir, flags.mindspore_cache_dir)
+                self._logdir, flags.logdir = logdir, self._home.logdir
+        except Exception as error:
+            _warn(f"MindSpore's runs are not shown: {error}")
+
+    def load(self, context: base_plugin.TBContext) -> base_plugin.TBPlugin | None:
+        """Starts what keeps the mirror up to date."""
+        if self._home is None:
+            return None
+        try:
+            from ms_summary_bridge.mirror.process import keep_up_to_date
+
+            limit = int(context.flags.mindspore_cache_gb * 1e9)
+            keep_up_to_date(self._home, limit, _warn)
+            _name_logdir(context, self._logdir)
+        except Exception as error:
+            _warn(f"MindSpore's runs are not shown: {error}")
+        return None
+
+
+def _is_for_us(flags: argparse.Namespace) -> bool:
+    """Whether TensorBoard will read a local directory as its logdir; it may not exist yet."""
+    if os.name != "posix" or getattr(flags, "mindspore", "off") != "auto":
+        return False
+    if not flags.logdir or any(getattr(flags, name, None) for name in _NOT_FOR_US):
+        return False
+    logdir = os.path.expanduser(os.fspath(flags.logdir))
+    return "://" not in logdir and not os.path.isfile(logdir)
+
+
+def _name_logdir(context: base_plugin.TBContext, logdir: str) -> None:
+    """Lets TensorBoard speak of the logdir by its own name: on its pages, and in the list of running instances."""
+    context.flags.logdir = logdir
+    data = context.data_provider
+    describe = data.experiment_metadata
+
+    def describe_logdir(*arguments: Any, **options: Any) -> Any:
+        metadata = describe(*arguments, **options)
+        return provider.ExperimentMetadata(
+            data_location=logdir,
+            experiment_name=metadata.experiment_name,
+            experiment_description=metadata.experiment_description,
+            creation_time=metadata.creation_time,
+        )
+
+    data.experiment_metadata = describe_logdir
+
+
+def _warn(text: str) -> None:
+    tb_logging.get_logger().warning("ms_summary_bridge: %s", text)
