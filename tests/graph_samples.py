@@ -117,7 +117,7 @@ def structure_of_anf(graph: Any) -> dict[str, Any]:
 
     return {
         "operators": [
-            (node.op_type or "Unknown", node.full_name, node.scope, types_of(node.output_type), sources_of(node, 0),
+            (node.op_type or "Call", node.full_name, node.scope, types_of(node.output_type), sources_of(node, 0),
              sources_of(node, 1), node.instance_name, sorted(attribute.name for attribute in node.attribute))
             for node in graph.node
         ],

@@ -210,8 +210,8 @@ def test_a_node_whose_name_is_a_scope_keeps_it() -> None:
 
 def test_nodes_without_any_name_are_drawn() -> None:
     drawn = Drawn(graph(node("", ""), node("", "", "1"), node("1", "Add")))
-    assert drawn.ops() == {"Unknown-op1": "Unknown", "Unknown-op2": "Unknown", "Add-op1": "Add"}
-    assert drawn.inputs("Unknown-op2") == ["Add-op1"]
+    assert drawn.ops() == {"Call-op1": "Call", "Call-op2": "Call", "Add-op1": "Add"}
+    assert drawn.inputs("Call-op2") == ["Add-op1"]
 
 
 # ---------------------------------------------------------------- edges

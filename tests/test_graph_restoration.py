@@ -127,7 +127,7 @@ def named(original: Any) -> Any:
     for index, each in enumerate(copy.node, 1):
         if not each.full_name:
             scope = f"{each.scope}/" if each.scope else ""
-            each.full_name = f"{scope}{each.op_type or 'Unknown'}-op{each.name or index}"
+            each.full_name = f"{scope}{each.op_type or 'Call'}-op{each.name or index}"
     return copy
 
 
@@ -137,8 +137,8 @@ def test_what_a_branch_of_the_network_calls_is_drawn(real_graphs: Path) -> None:
     (original,) = graphs_in(real_graphs / "resnet")
     (index,) = [index for index, each in enumerate(original.node, 1) if not each.name]
     drawn = Drawn(original)
-    name = f"Unknown-op{index}"
-    assert drawn[name].op == "Unknown"
+    name = f"Call-op{index}"
+    assert drawn[name].op == "Call"
     assert [each.name for each in drawn.nodes.values() if name in each.input]
 
 

@@ -44,6 +44,7 @@ _UNUSED_SCOPE: Final = "unused"
 _PARAMETER_SCOPE: Final = "parameters"
 _CROWD: Final = 20  # parameters in one scope
 _UNKNOWN: Final = "Unknown"
+_CALL: Final = "Call"  # of a graph that is computed while the network runs: written without an operator
 _GET_ITEM: Final = {"TupleGetItem", "RealTupleGetItem"}
 
 
@@ -244,7 +245,7 @@ class _GraphDrawing:
             wish = operator.full_name
             if not wish:
                 wish = f"{operator.scope}/" if operator.scope else ""
-                wish += f"{operator.op_type or _UNKNOWN}-op{operator.name or number + 1}"
+                wish += f"{operator.op_type or _CALL}-op{operator.name or number + 1}"
             name = self._names.take(self._prefix + wish)
             counts.renamed += name != self._prefix + wish
             self._drawn.append(name)
@@ -337,7 +338,7 @@ class _GraphDrawing:
                 number += 1
                 free = f"{key}_{number}"
             attrs[free] = self._values.value(value).value
-        self._put(name, operator.op_type or _UNKNOWN, data + control, attrs, None)  # TensorFlow's order of edges
+        self._put(name, operator.op_type or _CALL, data + control, attrs, None)  # TensorFlow's order of edges
 
     def _put_output(self, output: Output) -> None:
         scope = self._prefix + _OUTPUT_SCOPE
