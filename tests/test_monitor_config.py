@@ -117,6 +117,7 @@ def test_every_key_is_taken_and_arrives() -> None:
         "quiet_loss_monitor": True,
         "save_epochs": 2,
         "bridge": {"collect_freq": 5, "collect_specified_data": {"collect_graph": False}},
+        "watchdog": False,
         "global_batch_size": 64,
         "seq_length": 4096,
         "initial_step": 100,
@@ -157,7 +158,8 @@ def test_every_key_is_taken_and_arrives() -> None:
     assert config.save_best_ckpt
     assert not config.auto_print
     assert (config.save_checkpoint_steps, config.keep_checkpoint_max, config.per_print_step) == (500, 3, 20)
-    for name in given.keys() - {"run_id", "backend", "metrics", "callback"}:
+    assert not config.watchdog.enable
+    for name in given.keys() - {"run_id", "backend", "metrics", "callback", "watchdog"}:
         assert getattr(config, name) == given[name], name
 
 

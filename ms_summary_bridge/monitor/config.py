@@ -11,7 +11,15 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-__all__ = ["BACKENDS", "DEFAULT_METRICS", "Bounds", "CallbackConfig", "MetricConfig", "MonitorConfig"]
+__all__ = [
+    "BACKENDS",
+    "DEFAULT_METRICS",
+    "Bounds",
+    "CallbackConfig",
+    "MetricConfig",
+    "MonitorConfig",
+    "WatchdogConfig",
+]
 
 BACKENDS: Final = ("local", "tensorboard", "mindinsight", "wandb")
 """Where values can go, in the order of the documentation."""
@@ -66,6 +74,32 @@ class CallbackConfig(msgspec.Struct, frozen=True, kw_only=True):
     cool_down: float = 300.0
 
 
+class WatchdogConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """When a training that shows no sign of life is said to hang, and what is done then. All limits are in seconds.
+
+    Attributes:
+        enable: False for no watchdog.
+        floor: No step is waited for less than this.
+        factor: A step may take this many times the median of those before it.
+        compile_limit: For all that comes before the end of the first step: data workers, loading, compiling.
+        evaluation_limit: For one evaluation.
+        checkpoint_limit: For saving one checkpoint.
+        callback_limit: For what other callbacks do, and for what lies between two epochs.
+        action: `report` alone, or `kill` as well, so that a launcher can begin again.
+        grace: Time between SIGTERM and SIGKILL.
+    """
+
+    enable: bool = True
+    floor: float = 300.0
+    factor: float = 10.0
+    compile_limit: float = 3600.0
+    evaluation_limit: float = 3600.0
+    checkpoint_limit: float = 1800.0
+    callback_limit: float = 1800.0
+    action: Literal["report", "kill"] = "report"
+    grace: float = 30.0
+
+
 class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
     """One `monitor_config` section.
 
@@ -89,6 +123,7 @@ class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
         keep_checkpoint_max: How many checkpoints are kept.
         save_best_ckpt: Whether the best checkpoint is kept beside them.
         bridge: Arguments of SummaryBridge, by name.
+        watchdog: The process beside the training that notices when it hangs.
         global_batch_size: Samples of one step over all cards; None to read it from the training.
         seq_length: Tokens of one sample; None to read it from the model or the batch.
         initial_step: Step from which a resumed training counts.
@@ -122,6 +157,7 @@ class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
     keep_checkpoint_max: int = 5
     save_best_ckpt: bool = False
     bridge: dict[str, Any] = {}
+    watchdog: WatchdogConfig = WatchdogConfig()
     global_batch_size: int | None = None
     seq_length: int | None = None
     initial_step: int = 0

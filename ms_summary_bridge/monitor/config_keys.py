@@ -1,6 +1,6 @@
 """Every key of a `monitor_config` section: its kind and its meaning, the one source of check, schema and template.
 
-Layer: monitor.config_metric_kinds < **monitor.config_keys**.
+Layer: monitor.config_metric_kinds, monitor.config_watchdog < **monitor.config_keys**.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from ms_summary_bridge.monitor.config import BACKENDS
 from ms_summary_bridge.monitor.config_kinds import Choice, Flag, Name, Number, OneOrMore, Pattern, Text, Whole
 from ms_summary_bridge.monitor.config_metric_kinds import Limits, MetricEntry
 from ms_summary_bridge.monitor.config_problems import INVALID, Kind, Problems, check_mapping, nearest, show
+from ms_summary_bridge.monitor.config_watchdog import WatchdogKind
 from ms_summary_bridge.monitor.config_yaml import join_path
 
 __all__ = ["BRIDGE_ARGUMENTS", "CALLBACK_TYPE", "PARAMS", "SECTION", "WITHIN_BOTH", "Key"]
@@ -141,6 +142,7 @@ SECTION: Final[dict[str, Key]] = {
     "quiet_loss_monitor": Key(Flag(), "whether MindSpore's LossMonitor beside the monitor is silenced"),
     "save_epochs": Key(_COUNT, "a checkpoint every so many epochs"),
     "bridge": Key(_Bridge(), "arguments of SummaryBridge"),
+    "watchdog": Key(WatchdogKind(), "notices a training that hangs; false for none, {floor: 600} to be more patient"),
     "global_batch_size": Key(_COUNT, "samples of one step over all cards"),
     "seq_length": Key(_COUNT, "tokens of one sample"),
     "initial_step": Key(Whole(0), "step from which a resumed training counts"),

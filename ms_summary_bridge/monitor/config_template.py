@@ -38,6 +38,7 @@ _OFFERED: Final = {
     "quiet_loss_monitor": "true",
     "max_journal_bytes": "268435456",
     "bridge": "{collect_freq: 10}",
+    "watchdog": "{floor: 300, action: report}",
     "save_checkpoint_steps": "1000",
     "save_epochs": "1",
     "keep_checkpoint_max": "5",
