@@ -200,15 +200,18 @@ def test_what_a_full_disk_kept_waiting_is_written_when_there_is_room(
 def test_a_disk_that_does_not_answer_never_stops_the_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    gate, real = threading.Event(), os.write
+    entered, gate, real = threading.Event(), threading.Event(), os.write
 
     def write(descriptor: int, data: bytes) -> int:
+        entered.set()
         gate.wait()
         return real(descriptor, data)
 
-    engine = Engine(tmp_path, interval=0, metrics=["loss"]).begin()
     monkeypatch.setattr(os, "write", write)
-    for step in range(1, 30_001):  # more than may wait
+    engine = Engine(tmp_path, interval=0, metrics=["loss"]).begin()
+    engine.step(1)
+    assert entered.wait(60)
+    for step in range(2, 30_001):  # more than may wait
         engine.step(step)
     gate.set()
     lines = engine.end()

@@ -63,9 +63,9 @@ class Breakdown:
         return secs
 
     def begin_step(self, now: float) -> None:
-        """A step begins at `now`: its data is there. What follows until `leave` is ours."""
+        """A step begins at `now`: its data is there."""
         was_waiting = self._phase == "data"
-        secs = self._turn(now, "callbacks")
+        secs = self._turn(now, "compute" if self._is_compiled else "compile")
         self._data = secs if was_waiting else None
         if self._mark is None:
             self._mark, self._excluded, self._data = now, 0.0, None
@@ -76,7 +76,7 @@ class Breakdown:
         Returns:
             Seconds of the call and of its waiting for data; None where they cannot be known.
         """
-        self._turn(now, "callbacks")
+        self._turn(now, self._between)
         mark, self._mark = self._mark, now
         excluded, self._excluded = self._excluded, 0.0
         data, self._data = self._data, None
@@ -84,14 +84,6 @@ class Breakdown:
         if not is_compiled or mark is None or now - mark - excluded <= 0:
             return None, None
         return now - mark - excluded, data
-
-    def leave_beginning(self) -> None:
-        """Ours is done; what follows is the step itself."""
-        self._turn(self._clock(), "compute" if self._is_compiled else "compile")
-
-    def leave_end(self) -> None:
-        """Ours is done; what follows comes before the next step."""
-        self._turn(self._clock(), self._between)
 
     def pause(self, now: float) -> None:
         """What follows belongs to no step, until `resume` or the next step begins."""

@@ -127,26 +127,29 @@ class MindSporeTransformersMonitor(Callback):
         if not self._config.enable:
             return
         parameters = TrainingParameters(run_context.original_args())
-        if not self._recorder.is_open:  # driven by hand, without a beginning
+        recorder = self._recorder
+        if not recorder.is_open:  # driven by hand, without a beginning
             self._begin(parameters)
-        step = parameters.number("cur_step_num", (self._last_step or 0) + 1)
-        last, self._last_step = self._last_step, step
-        steps = 1
-        if last is None:
-            complete_facts(self._recorder.training, parameters, self._config)
-            self._find_optimizer(parameters)
-            if parameters.get("dataset_sink_mode"):
-                self.faults.warn("sink", "in data sink mode MindSpore calls back once for each sink, not for each step")
-                sink_size = parameters.number("sink_size", -1)
-                steps = sink_size if sink_size > 0 else max(1, parameters.number("batch_num", 1))
-        elif step > last:
-            steps = step - last
-        self._recorder.end_step(
-            step + self._recorder.training.initial_step,
+        step = parameters.get("cur_step_num")
+        last = self._last_step
+        step = self._last_step = (last or 0) + 1 if step is None else int(step)
+        steps = self._first_call(parameters) if last is None else max(1, step - last)
+        recorder.end_step(
+            step + recorder.training.initial_step,
             steps=steps,
-            epoch=parameters.number("cur_epoch_num") or None,
+            epoch=parameters.get("cur_epoch_num"),
             outputs=parameters.get("net_outputs"),
         )
+
+    def _first_call(self, parameters: TrainingParameters) -> int:
+        """Does what only the first step can tell; returns how many steps it stands for."""
+        complete_facts(self._recorder.training, parameters, self._config)
+        self._find_optimizer(parameters)
+        if not parameters.get("dataset_sink_mode"):
+            return 1
+        self.faults.warn("sink", "in data sink mode MindSpore calls back once for each sink, not for each step")
+        sink_size = parameters.number("sink_size", -1)
+        return sink_size if sink_size > 0 else max(1, parameters.number("batch_num", 1))
 
     @guarded
     def on_train_epoch_end(self, run_context: Any) -> None:
@@ -196,8 +199,10 @@ class MindSporeTransformersMonitor(Callback):
         if self._times is not None:
             self._times.end()
             self._times = None
-        self._optimizer = None
-        self._recorder.end(reason)
+        try:
+            self._recorder.end(reason)  # which reads the last step, and its learning rate
+        finally:
+            self._optimizer = None
 
     def _find_optimizer(self, parameters: TrainingParameters) -> None:
         self._optimizer = find_optimizer(parameters)

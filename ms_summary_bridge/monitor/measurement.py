@@ -6,7 +6,7 @@ Layer: monitor.metrics, monitor.faults, monitor.sample < **monitor.measurement**
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
 from ms_summary_bridge.monitor.config import MetricConfig
 from ms_summary_bridge.monitor.facts import StepFacts, TrainingFacts, Window
@@ -80,6 +80,17 @@ class Measurement:
                 faults.warn(f"metric {config.name}", f"{config.name} is not measured: {error!r}")
                 continue
             self._slots.append(_Slot(config, metric))
+
+    def is_at_once(self, limits: Container[str]) -> bool:
+        """Whether every step must be observed before the next one runs.
+
+        Args:
+            limits: Metrics with limits; that of the loss is looked at by the recorder itself.
+        """
+        return any(
+            slot.metric.at_once or (slot.observes and not slot.samples and slot.name != "loss" and slot.name in limits)
+            for slot in self._slots
+        )
 
     def observe(self, facts: StepFacts, given: Mapping[str, float]) -> None:
         """Takes one step.

@@ -3,12 +3,13 @@
 Layer: monitor.step_reader, monitor.measurement, monitor.backends < **monitor.recorder**. Imports no mindspore.
 
 A step's outputs are kept as they are and read when the next step begins, so that reading them costs no synchronisation
-of its own. Everything after the numbers is done by the writing thread.
+of its own. What comes after the numbers is done for many steps at once, or by the writing thread.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -17,9 +18,10 @@ from typing import Any, Final
 import msgspec
 
 from ms_summary_bridge.callback.link import WriterLink
+from ms_summary_bridge.callback.measures import StepOutputs
 from ms_summary_bridge.monitor.backends import make_sinks, require_backends, summary_directory
 from ms_summary_bridge.monitor.breakdown import Breakdown
-from ms_summary_bridge.monitor.config import MonitorConfig
+from ms_summary_bridge.monitor.config import Bounds, MonitorConfig
 from ms_summary_bridge.monitor.distributed import Place, find_place
 from ms_summary_bridge.monitor.end_summary import EndSummary
 from ms_summary_bridge.monitor.facts import TrainingFacts, Window
@@ -34,6 +36,7 @@ from ms_summary_bridge.monitor.writer import Sink, Writer
 __all__ = ["Recorder", "interval_secs"]
 
 _CLOSE_SECS: Final = 30.0
+_BATCH: Final = 64
 
 
 def interval_secs(config: MonitorConfig, ranks: int) -> float:
@@ -115,15 +118,21 @@ class Recorder:
         self._reader = StepReader(self.training, names, self.faults)
         self._warnings = WarnOnValue(self.config.callback)
         self._measurement = Measurement(self.config.metrics, self.training, self.faults, self._check)
+        self._batch_limit = 1 if self._measurement.is_at_once(self.config.callback.warn_on_value) else _BATCH
+        bounds = self.config.callback.warn_on_value.get("loss", Bounds())
+        divisor = training.loss_divisor  # of the loss as the network returns it
+        self._high = math.inf if bounds.above is None else bounds.above * divisor
+        self._low = -math.inf if bounds.below is None else bounds.below * divisor
         self.breakdown = Breakdown(self._clock, tells_beginnings=tells_beginnings)
         self._summary = EndSummary(began=self._clock())
         self._writer = Writer(self._make_sinks, self.faults, clock=self._clock)
         self._pending: PendingStep | None = None
         self._window: Window | None = None
         self._sampled_at: float | None = None
-        self._printed_step = self._step = self._read_step = training.initial_step
+        self._printed_step = self._step = training.initial_step
         self._session_steps = 0
-        self._moment = (self._clock(), self._wall_clock())  # when the last step that was read ended
+        self._batch: list[tuple[PendingStep, StepOutputs]] = []
+        self._settled: tuple[PendingStep | None, int] = (None, 0)  # the last step dealt with, and how many there were
         self._shares = (0.0, 0.0)
         self.is_open = True
         where = f"{self.training.device} of {place.host}"
@@ -157,6 +166,7 @@ class Recorder:
         self.is_open = False
         try:
             self.finish_step()
+            self._settle()
             if self._window is not None:
                 self._take_sample(is_printed=True)
             self.breakdown.pause(self._clock())
@@ -190,7 +200,6 @@ class Recorder:
         """A step begins: the one before it is read."""
         self.breakdown.begin_step(self._clock())
         self.finish_step()
-        self.breakdown.leave_beginning()
 
     def end_step(
         self,
@@ -229,33 +238,56 @@ class Recorder:
         self._pending = PendingStep(
             step, steps, epoch, outputs, given or {}, samples, tokens, secs, data_secs, is_first, *moment
         )
-        self.breakdown.leave_end()
 
     def finish_step(self) -> None:
-        """Reads the step that has ended last, checks it, and takes a sample when one is due."""
+        """Reads the step that has ended last, checks its loss, and takes a sample when one is due.
+
+        Steps with nothing to say are put aside and dealt with together: between two steps of a network everything has
+        left the processor's caches, and what runs for many steps in a row takes a fraction of the time.
+        """
         pending, self._pending = self._pending, None
         if pending is None:
             return
-        facts, given = self._reader.read(pending)
-        self._read_step, self._moment = facts.step, (pending.monotonic, pending.wall_time)
-        if self._window is None:
-            self._window = Window(last=facts, learning_rates=self._learning_rates)
-        self._window.add(facts)
-        self._summary.add(facts)
-        self._measurement.observe(facts, given)
+        outputs = self._reader.outputs(pending)
+        self._batch.append((pending, outputs))
+        is_due = self._is_due(pending)
+        if is_due or len(self._batch) >= self._batch_limit or not self._is_quiet(outputs):
+            self._settle()
+            if is_due:
+                self._take_sample(is_printed=True)
+
+    def _is_due(self, pending: PendingStep) -> bool:
         is_due = self._sampled_at is None or pending.monotonic - self._sampled_at >= self._interval
         every = self.config.per_print_step
-        if every is not None and facts.step // every != self._printed_step // every:
-            self._printed_step = facts.step
+        if every is not None and pending.step // every != self._printed_step // every:
+            self._printed_step = pending.step
             is_due = True
-        if is_due:
-            self._take_sample(is_printed=True)
+        return is_due
+
+    def _is_quiet(self, outputs: StepOutputs) -> bool:
+        """Whether there is nothing to warn of in what a step returned."""
+        loss, norm = outputs.loss, outputs.grad_norm
+        return (loss is None or self._low < loss < self._high) and (norm is None or norm < math.inf)
+
+    def _settle(self) -> None:
+        """Deals with the steps that were put aside."""
+        for pending, outputs in self._batch:
+            facts = self._reader.facts(pending, outputs)
+            self._settled = (pending, self._settled[1] + pending.steps)
+            if self._window is None:
+                self._window = Window(last=facts, learning_rates=self._learning_rates)
+            self._window.add(facts)
+            self._summary.add(facts)
+            self._measurement.observe(facts, pending.given)
+        self._batch.clear()
 
     def _take_sample(self, *, is_printed: bool) -> None:
         window, self._window = self._window, None
         assert window is not None
         facts, training = window.last, self.training
-        monotonic, wall_time = self._moment
+        pending = self._settled[0]
+        assert pending is not None
+        monotonic, wall_time = pending.monotonic, pending.wall_time
         is_first, self._sampled_at = self._sampled_at is None, monotonic
         sample = Sample(
             step=facts.step,
@@ -273,17 +305,17 @@ class Recorder:
         self._writer.put(sample)
 
     def _check(self, metric: str, name: str, value: float) -> None:
-        if not self._warnings.watches(metric):
+        pending, steps = self._settled
+        if pending is None or not self._warnings.watches(metric):
             return
-        monotonic, wall_time = self._moment
         note = self._warnings.check(
             metric,
             name,
             value,
-            step=self._read_step,
-            session_steps=self._session_steps,
-            now=monotonic,
-            wall_time=wall_time,
+            step=pending.step,
+            session_steps=steps,
+            now=pending.monotonic,
+            wall_time=pending.wall_time,
         )
         if note is not None:
             self._writer.put(note)

@@ -6,7 +6,7 @@ Layer: callback.measures, monitor.facts, monitor.faults < **monitor.step_reader*
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -17,9 +17,11 @@ from ms_summary_bridge.monitor.measurement import OWN_NAMES
 
 __all__ = ["PendingStep", "StepReader", "secs_left", "step_in_epoch"]
 
+_FIELDS: Final = {"lr": "learning_rate"}  # for what StepOutputs has another name
+
 
 class PendingStep(msgspec.Struct):
-    """A step whose outputs are not read yet."""
+    """A step that has ended, with its outputs as they are."""
 
     step: int
     steps: int
@@ -49,36 +51,47 @@ class StepReader:
         self._names = names
         self._faults = faults
 
-    def read(self, pending: PendingStep) -> tuple[StepFacts, dict[str, float]]:
-        """Returns the facts of a step, and the numbers that a loop handed over beside them."""
-        outputs = StepOutputs()
-        given: dict[str, float] = {}
+    def outputs(self, pending: PendingStep) -> StepOutputs:
+        """Returns the numbers that a step returned, or that a loop handed over, as they are."""
         try:
-            if pending.outputs is not None:
-                outputs = read_outputs(pending.outputs)
-            for name, value in pending.given.items():
-                number = to_number(value)
-                if number is not None:
-                    given[name] = number
-                elif value is not None:
-                    self._faults.warn(f"given {name}", f"{name} is left out: {type(value).__name__} is no number")
+            outputs = StepOutputs() if pending.outputs is None else read_outputs(pending.outputs)
+            if pending.given:
+                outputs = self._with_given(outputs, pending)
         except Exception as error:  # a tensor whose computation failed raises what it likes
             self._faults.warn("outputs", f"the outputs of a step cannot be read: {error!r}")
-        loss = given.get("loss", outputs.loss)
+            outputs, pending.given = StepOutputs(), {}
+        pending.outputs = None  # which may hold device memory
+        return outputs
+
+    def _with_given(self, outputs: StepOutputs, pending: PendingStep) -> StepOutputs:
+        given: dict[str, float] = {}
+        for name, value in pending.given.items():
+            number = to_number(value)
+            if number is not None:
+                given[name] = number
+            else:
+                self._faults.warn(f"given {name}", f"{name} is left out: {type(value).__name__} is no number")
+        own = {_FIELDS.get(name, name): given.pop(name) for name in OWN_NAMES if name in given}
+        pending.given = given
+        return msgspec.structs.replace(outputs, **own) if own else outputs
+
+    def facts(self, pending: PendingStep, outputs: StepOutputs) -> StepFacts:
+        """Returns the facts of a step whose outputs were read."""
+        loss = outputs.loss
         if loss is None:
             self._faults.warn("loss", "the outputs of a step hold no number that can be the loss")
         elif self._training.loss_divisor != 1:
             loss /= self._training.loss_divisor
         if pending.secs is not None:
             self._miss(pending)
-        facts = StepFacts(
+        return StepFacts(
             step=pending.step,
             steps=pending.steps,
             epoch=pending.epoch,
             loss=loss,
-            grad_norm=given.get("grad_norm", outputs.grad_norm),
-            loss_scale=given.get("loss_scale", outputs.loss_scale),
-            learning_rate=given.get("lr", outputs.learning_rate),
+            grad_norm=outputs.grad_norm,
+            loss_scale=outputs.loss_scale,
+            learning_rate=outputs.learning_rate,
             overflow=outputs.overflow,
             samples=pending.samples,
             tokens=pending.tokens,
@@ -86,7 +99,6 @@ class StepReader:
             data_secs=pending.data_secs,
             is_first=pending.is_first,
         )
-        return facts, {name: number for name, number in given.items() if name not in OWN_NAMES}
 
     def _miss(self, pending: PendingStep) -> None:
         """Says which rates cannot be known, and what they need."""

@@ -8,7 +8,7 @@ Source: the keys were measured on MindSpore 2.7 to 2.10. A missing one is a KeyE
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ms_summary_bridge.callback.measures import batch_size
@@ -30,9 +30,10 @@ class TrainingParameters:
 
     def __init__(self, given: Any) -> None:
         self._given = given
+        self.get: Callable[..., Any] = given.get if isinstance(given, dict) else self._get
+        """Returns a parameter by its name, or a default where there is none."""
 
-    def get(self, name: str, default: Any = None) -> Any:
-        """Returns a parameter, or the default where there is none."""
+    def _get(self, name: str, default: Any = None) -> Any:
         if isinstance(self._given, Mapping):
             return self._given.get(name, default)
         try:

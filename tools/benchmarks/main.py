@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from benchmarks import binning, callback, convert, memory
+from benchmarks import binning, callback, convert, memory, monitor
 
-SUBCOMMANDS = (convert, memory, callback, binning)
+SUBCOMMANDS = (convert, memory, callback, monitor, binning)
 """Each module has `NAME`, a docstring, `add_arguments(parser)` and `run(arguments) -> int`."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one benchmark; returns the exit code: 0 measured and within its targets, 1 a target is missed."""
-    parser = argparse.ArgumentParser(prog="bench", description="Measures the converter and the callback.")
+    parser = argparse.ArgumentParser(prog="bench", description="Measures the converter, the callback and the monitor.")
     subparsers = parser.add_subparsers(required=True, metavar="BENCHMARK")
     for module in SUBCOMMANDS:
         text = (module.__doc__ or "").strip()

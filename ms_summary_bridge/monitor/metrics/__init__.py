@@ -27,17 +27,20 @@ class Metric:
     alone it shows what that returns; with both, `sample` gives the value and `observe` its least and greatest.
 
     Attributes:
+        at_once: Whether `observe` must be called before the next step runs, because it looks at more than the facts.
+            Otherwise several steps may be handed over together, somewhat later.
         off_thread: Whether `sample` is called by the thread that writes, where it may take some milliseconds. It must
             then not touch what the training thread changes.
     """
 
+    at_once: bool = False
     off_thread: bool = False
 
     def begin(self, training: TrainingFacts) -> None:
         """Is told of the training, before its first step counts."""
 
     def observe(self, facts: StepFacts) -> float | None:
-        """Returns the number of one step. Called at every step, on the training thread: it must be cheap."""
+        """Returns the number of one step. Called for every step, on the training thread: it must be cheap."""
         return None
 
     def sample(self, window: Window) -> MetricValue:

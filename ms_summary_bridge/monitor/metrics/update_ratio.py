@@ -26,6 +26,8 @@ _MAX_ELEMENTS: Final = 1 << 24  # 64 MiB of copies: of a large model the first p
 class UpdateRatio(Metric):
     """The norm of one update by the norm of the weights: that of the first whole step after each sample."""
 
+    at_once = True  # it reads the weights
+
     def __init__(self) -> None:
         self._parameters: list[Any] = []
         self._before: list[npt.NDArray[Any]] | None = None

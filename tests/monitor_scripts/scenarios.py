@@ -1,0 +1,366 @@
+"""Real trainings with the monitor, one after the other in one process.
+
+Usage: python tests/monitor_scripts/scenarios.py DIRECTORY RESULT.json [NAME ...]
+
+Each scenario has DIRECTORY/<name> for its files. RESULT.json has for each what it `returned`, its `log` (what this
+package logged, console lines among it), and `failed` with a traceback where one ended by an exception. A scenario is a
+function here; tests/test_monitor_training.py says what must be true of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import mindspore
+import numpy as np
+from mindspore import Parameter, Tensor, nn, ops
+from mindspore.train import MAE, Callback, LossMonitor, ModelCheckpoint, SummaryRecord, TimeMonitor
+from mindspore.train.callback import CheckpointConfig
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "bridge_scripts"))
+from small import AtStep, fake_context, train, vector_model, vectors
+
+from ms_summary_bridge import SummaryBridge
+from ms_summary_bridge.monitor import (
+    MindSporeTransformersMonitor,
+    Monitor,
+    build_monitor_callbacks,
+    register_callback,
+)
+from ms_summary_bridge.monitor.journal import read_journal
+
+Scenario = Callable[[Path], Any]
+SCENARIOS: dict[str, Scenario] = {}
+
+LOSSES = {
+    "float": (lambda: 0.5, 0.5),
+    "int": (lambda: 2, 2.0),
+    "numpy": (lambda: np.float32(0.5), 0.5),
+    "tensor_0d": (lambda: Tensor(0.5, mindspore.float32), 0.5),
+    "tensor_1": (lambda: Tensor([0.5], mindspore.float32), 0.5),
+    "tensor_1x1_fp16": (lambda: Tensor([[0.5]], mindspore.float16), 0.5),
+    "tensor_bf16": (lambda: Tensor(0.5, mindspore.bfloat16), 0.5),
+    "mean": (lambda: Tensor([1.0, 3.0], mindspore.float32), 2.0),
+    "scaled": (lambda: (Tensor(0.5), Tensor(False), Tensor(1024.0)), 0.5),
+    "mindformers_4": (lambda: (Tensor([0.5]), Tensor(False), Tensor(1.0), Tensor(0.125)), 0.5),
+    "mindformers_5": (lambda: (Tensor([0.5]), Tensor(False), Tensor(1.0), Tensor(0.125), Tensor([2.0])), 0.5),
+    "mindformers_7": (lambda: (Tensor([0.5]), Tensor(False), Tensor(1.0), Tensor(0.125), Tensor([2.0]), (), ()), 0.5),
+    "list": (lambda: [Tensor(0.25), Tensor(9.0)], 0.25),
+    "nested": (lambda: ((Tensor(0.25), Tensor(1.0)), Tensor(2.0)), 0.25),
+    "dict": (lambda: {"loss": Tensor(0.25), "acc": Tensor(0.9)}, 0.25),
+    "none": (lambda: None, None),
+    "empty_tuple": (lambda: (), None),
+    "empty_tensor": (lambda: Tensor(np.zeros((0,), np.float32)), None),
+    "text": (lambda: "0.5", None),
+}
+"""What a network can return (B20), and the loss in it."""
+
+
+def scenario(function: Scenario) -> Scenario:
+    SCENARIOS[function.__name__] = function
+    return function
+
+
+def section(directory: Path, **keys: Any) -> dict[str, Any]:
+    return {"interval": 0, "backend": ["local"], "save_dir": str(directory), "run_id": "run", **keys}
+
+
+def lines(directory: Path) -> list[dict[str, Any]]:
+    return list(read_journal(directory / "default" / "run" / "rank_0"))
+
+
+class Losses(Callback):
+    """Notes the loss of each step as MindSpore has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[float] = []
+
+    def on_train_step_end(self, run_context: Any) -> None:
+        self.seen.append(float(run_context.original_args().net_outputs.asnumpy()))
+
+
+@scenario
+def article(directory: Path) -> Any:
+    """The section that people write, from a file, through `build_monitor_callbacks`."""
+    (directory / "train.yaml").write_text(
+        f"""
+monitor_config:
+  enable: true
+  backend: local
+  project: bert-large-wwm-pretrain
+  interval: 30
+  save_dir: {directory}
+  tensorboard: true
+  metrics: [loss, lr, tokens_per_second, memory_usage, global_rank]
+  tags: {{dataset: v3, model: 340M}}
+  callback:
+    type: MindSporeTransformersMonitor
+    params: {{log_level: INFO, warn_on_value: {{loss: 50.0, tokens_per_second: 1000}}}}
+"""
+    )
+    overrides = ["interval=0", "seq_length=1000", "run_id=run"]
+    callbacks = build_monitor_callbacks(str(directory / "train.yaml"), overrides=overrides)
+    losses = Losses()
+    train(vector_model(), 8, *callbacks, losses, TimeMonitor(), epochs=2)
+    return {"classes": [type(callback).__name__ for callback in callbacks], "losses": losses.seen}
+
+
+@scenario
+def all_defaults(directory: Path) -> Any:
+    """`monitor_config: true` alone."""
+    os.chdir(directory)
+    callbacks = build_monitor_callbacks({"monitor_config": True})
+    train(vector_model(), 4, *callbacks)
+    (journal,) = directory.glob("monitor_output/default/*/rank_0/metrics.jsonl")
+    return {"classes": [type(callback).__name__ for callback in callbacks], "lines": list(read_journal(journal))}
+
+
+@scenario
+def by_hand(directory: Path) -> Any:
+    """A dict given to the class, and a run context made by hand for three steps."""
+    monitor = MindSporeTransformersMonitor(section(directory, metrics=["loss", "lr"]))
+    for step in (1, 2, 3):
+        parameters = SimpleNamespace(cur_epoch_num=1, cur_step_num=step, batch_num=3, net_outputs=Tensor(1.0 / step))
+        monitor.on_train_step_end(SimpleNamespace(original_args=lambda parameters=parameters: parameters))
+    monitor.close()
+    other = MindSporeTransformersMonitor(section(directory / "dict"))
+    context = SimpleNamespace(original_args=lambda: {"cur_step_num": 1, "net_outputs": 0.5})
+    other.on_train_begin(context)
+    other.on_train_step_begin(context)
+    other.on_train_step_end(context)
+    other.on_train_end(context)
+    return {"object": lines(directory), "dict": lines(directory / "dict")}
+
+
+@scenario
+def losses(directory: Path) -> Any:
+    """B20: every form of the outputs."""
+    found = {}
+    for name, (make, right) in LOSSES.items():
+        monitor = MindSporeTransformersMonitor(section(directory / name, metrics=["loss", "lr", "grad_norm"]))
+        monitor.on_train_begin(fake_context(batch_num=1, epoch_num=1))
+        monitor.on_train_step_end(fake_context(cur_step_num=1, cur_epoch_num=1, net_outputs=make()))
+        monitor.close()
+        (sample,) = [line["values"] for line in lines(directory / name) if line["kind"] == "sample"]
+        found[name] = {"right": right, "found": sample}
+    return found
+
+
+@scenario
+def learning_rates(directory: Path) -> Any:
+    """B20: every form of an optimizer's learning rate."""
+    net = nn.SequentialCell(nn.Dense(3, 2), nn.Dense(2, 1))
+    halves = [list(net[0].trainable_params()), list(net[1].trainable_params())]
+    rates: dict[str, Any] = {
+        "number": lambda: nn.Momentum(net.trainable_params(), 0.1, 0.9),
+        "list": lambda: nn.Momentum(net.trainable_params(), [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], 0.9),
+        "schedule": lambda: nn.Momentum(net.trainable_params(), nn.PolynomialDecayLR(0.1, 0.01, 4, 1.0), 0.9),
+        "groups": lambda: nn.Momentum([{"params": halves[0], "lr": 0.1}, {"params": halves[1], "lr": 0.01}], 0.1, 0.9),
+    }
+    found = {}
+    for name, make in rates.items():
+        monitor = MindSporeTransformersMonitor(section(directory / name, metrics=["lr"]))
+        model = mindspore.train.Model(net, nn.MSELoss(), make())
+        train(model, 3, monitor)
+        found[name] = [line["values"] for line in lines(directory / name) if line["kind"] == "sample"]
+    return found
+
+
+@scenario
+def sink(directory: Path) -> Any:
+    """B23: one call for 100 steps, as the data sink of a device gives it."""
+    monitor = MindSporeTransformersMonitor(section(directory, metrics=["loss", "step_time"]))
+    common = {"dataset_sink_mode": True, "batch_num": 100, "epoch_num": 3, "sink_size": -1}
+    monitor.on_train_begin(fake_context(**common))
+    for epoch in (1, 2, 3):
+        context = fake_context(**common, cur_epoch_num=epoch, cur_step_num=100 * epoch, net_outputs=Tensor(1.0 / epoch))
+        monitor.on_train_epoch_begin(context)
+        monitor.on_train_step_begin(context)
+        monitor.on_train_step_end(context)
+        monitor.on_train_epoch_end(context)
+    monitor.on_train_end(context)
+    return lines(directory)
+
+
+@scenario
+def beside_a_bridge(directory: Path) -> Any:
+    """A SummaryBridge of the user's own is in the list, behind the monitor."""
+    monitor = MindSporeTransformersMonitor(section(directory, backend=["tensorboard"], tags={"dataset": "v3"}))
+    train(vector_model(), 4, monitor, SummaryBridge(str(directory / "bridge"), collect_freq=1))
+    return [path.name for path in (directory / "default" / "run").iterdir()]
+
+
+@scenario
+def without_a_bridge(directory: Path) -> Any:
+    """The class alone writes both viewers' files itself."""
+    keys = {"backend": ["tensorboard", "mindinsight"], "tags": {"dataset": "v3", "layers": 24, "dropout": 0.1}}
+    train(vector_model(), 4, MindSporeTransformersMonitor(section(directory, **keys)))
+
+
+@scenario
+def fit(directory: Path) -> Any:
+    """An evaluation after each epoch, which enters and leaves every callback again, and checkpoints."""
+    metrics = ["loss", "samples_per_second", "step_time", "update_ratio", "grad_norm"]
+    monitor = MindSporeTransformersMonitor(section(directory, metrics=metrics))
+    config = CheckpointConfig(save_checkpoint_steps=2, keep_checkpoint_max=2)
+    saver = ModelCheckpoint(prefix="net", directory=str(directory / "checkpoints"), config=config)
+    model = vector_model(metrics={"mae": MAE()})
+    model.fit(3, vectors(4), vectors(2), callbacks=[monitor, saver], dataset_sink_mode=False)
+    return {"lines": lines(directory), "left": [name for name in vars(saver) if name.startswith("on_")]}
+
+
+def printed(call: Callable[[], object]) -> str:
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        call()
+    return output.getvalue()
+
+
+@scenario
+def loss_monitors(directory: Path) -> Any:
+    """MindSpore's LossMonitor beside the monitor: a hint, or silence."""
+    said = {}
+    for quiet in (False, True):
+        monitor = MindSporeTransformersMonitor(section(directory / str(quiet), quiet_loss_monitor=quiet))
+        callbacks = [monitor, LossMonitor(), TimeMonitor()]
+        said[str(quiet)] = printed(lambda callbacks=callbacks: train(vector_model(), 3, *callbacks))
+    return said
+
+
+@scenario
+def faults(directory: Path) -> Any:
+    """Whatever breaks inside the monitor, the training goes on; what breaks outside reaches the user."""
+    monitor = MindSporeTransformersMonitor(section(directory))
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("broken on purpose")
+
+    monitor._recorder.end_step = broken  # type: ignore[method-assign]
+    steps: list[int] = []
+    train(vector_model(), 4, monitor, AtStep(steps.append))
+
+    def stop(step: int) -> None:
+        if step == 3:
+            raise ValueError("the user's own")
+
+    other = MindSporeTransformersMonitor(section(directory / "other"))
+    error = ""
+    try:
+        train(vector_model(), 5, other, AtStep(stop))
+    except ValueError as raised:
+        error = str(raised)
+    return {"steps": steps, "error": error, "lines": lines(directory / "other")}
+
+
+@scenario
+def twice(directory: Path) -> Any:
+    """One monitor for two trainings."""
+    monitor = MindSporeTransformersMonitor(section(directory, metrics=["loss"]))
+    for _ in range(2):
+        train(vector_model(), 3, monitor)
+    return lines(directory)
+
+
+@scenario
+def pynative(directory: Path) -> Any:
+    """A training loop without Model, in PYNATIVE mode."""
+    mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+    try:
+        weight = Parameter(Tensor([1.0, 2.0], mindspore.float32), name="weight")
+        gradient = mindspore.value_and_grad(lambda x: ops.square(weight * x).sum(), None, [weight])
+        optimizer = nn.SGD([weight], 0.01)
+        metrics = ["loss", "lr", "update_ratio", "tokens_per_second"]
+        right = []
+        with Monitor(section(directory, metrics=metrics), parameters=[weight]) as monitor:
+            for _ in range(5):
+                loss, gradients = gradient(Tensor([1.0, 1.0], mindspore.float32))
+                optimizer(gradients)
+                right.append(float(loss.asnumpy()))
+                monitor.step(loss=loss, lr=optimizer.learning_rate, tokens=2)
+        return {"lines": lines(directory), "losses": right}
+    finally:
+        mindspore.set_context(mode=mindspore.GRAPH_MODE)
+
+
+@scenario
+def own_class(directory: Path) -> Any:
+    """`callback.type` names a class of the user's."""
+
+    @register_callback("TheirMonitor")
+    class TheirMonitor(Callback):
+        def __init__(self, config: dict[str, Any]) -> None:
+            super().__init__()
+            self.config = config
+
+    keys = section(directory, callback={"type": "TheirMonitor", "params": {"anything": 1}})
+    (registered,) = build_monitor_callbacks(keys)
+    dotted = build_monitor_callbacks(section(directory, callback={"type": "small:AtStep", "params": {}}))
+    unknown = ""
+    try:
+        build_monitor_callbacks(section(directory, callback={"type": "NoSuchMonitor"}))
+    except ValueError as error:
+        unknown = str(error)
+    return {
+        "config": registered.config["callback"],
+        "dotted": [type(callback).__name__ for callback in dotted],
+        "unknown": unknown,
+        "off": build_monitor_callbacks({"monitor_config": {"enable": False}}),
+        "defines": [name for name in ("begin", "step_end", "end") if name in vars(MindSporeTransformersMonitor)],
+    }
+
+
+@scenario
+def nan_loss(directory: Path) -> Any:
+    """A real training that diverges: LossMonitor's check stops nothing here, ours says it at the step."""
+    monitor = MindSporeTransformersMonitor(section(directory, interval=1000, metrics=["loss"]))
+    train(vector_model(learning_rate=1e20), 6, monitor)
+    found = lines(directory)
+    return {
+        "lines": found,
+        "is_null": [line for line in found if line["kind"] == "sample"][-1]["values"]["loss"] is None,
+    }
+
+
+class _Log(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
+def main() -> None:
+    directory, result = Path(sys.argv[1]), Path(sys.argv[2])
+    mindspore.set_device("CPU")
+    mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    log = _Log()
+    logging.getLogger("ms_summary_bridge").addHandler(log)
+    answers: dict[str, Any] = {}
+    for name in sys.argv[3:] or SCENARIOS:
+        print("===", name, flush=True)
+        log.messages = []
+        (directory / name).mkdir(parents=True, exist_ok=True)
+        answer: dict[str, Any] = {"returned": None, "failed": ""}
+        try:
+            answer["returned"] = SCENARIOS[name](directory / name)
+        except BaseException:
+            answer["failed"] = traceback.format_exc()
+            SummaryRecord.count = 0  # so that the next one can run
+        answers[name] = {**answer, "log": log.messages}
+    result.write_text(json.dumps(answers, default=str, indent=1))
+
+
+if __name__ == "__main__":
+    main()
