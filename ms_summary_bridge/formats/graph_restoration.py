@@ -201,7 +201,7 @@ def _graph_def_node(operator: Operator, names: dict[str, str], values: ValueEnco
     inputs = []
     for number, (key, is_control) in enumerate(operator.inputs):
         origin = operator.input_origins.get(number, "")
-        inputs.append(("^" if is_control else "") + names.get(key, "") + (origin or ("" if key in names else key)))
+        inputs.append(("^" if is_control else "") + names.get(key, "") + origin)  # which is all of a name nothing has
     inputs.sort(key=lambda text: text.startswith("^"))  # TensorFlow's order
     attributes: dict[str, bytes | None] = {key: values.value(value).value for key, value in operator.attributes}
     attributes["_output_shapes"] = values.type(operator.output_type).shapes
