@@ -303,6 +303,7 @@ def _make_tasks(
 ) -> list[tuple[str, RunTask]]:
     tasks: dict[str, RunTask] = {}
     owners = {file: name for name, known in state.runs.items() for file in _paths_of(known)}
+    taken = {name for name, known in state.runs.items() if _paths_of(known)}
     live = {twin.directory: twin.files for twin in found.twins if twin.role == LIVE}
     for run in runs:
         # A run keeps the name it was given first, also when a second rank in its directory would now split it.
@@ -312,8 +313,9 @@ def _make_tasks(
         if name in tasks and mine:  # what was one run looks like two now; its output cannot be divided any more
             tasks[name].run = _joined(tasks[name].run, run)
             continue
-        if not mine and name in state.runs and not run.archives:
-            name = next(f"{name}_{n}" for n in range(2, len(state.runs) + 3) if f"{name}_{n}" not in state.runs)
+        if not mine and name in taken and not run.archives:
+            name = next(f"{name}_{n}" for n in range(2, len(taken) + 3) if f"{name}_{n}" not in taken)
+        taken.add(name)
         known = state.runs.setdefault(name, RunState())
         directory = destination if name == "." else os.path.join(destination, name)
         tasks[name] = RunTask(run, source, directory, options, known, live.pop(run.directory, ()))

@@ -188,9 +188,10 @@ class _Follower:
     def _is_news(self, report: Report) -> bool:
         """Whether something was read, or is wrong that has not been said yet."""
         notes = () if self.total is None else self.total.notes
-        is_news = any(run.events_read for run in report.runs) or any(note not in notes for note in report.notes)
+        is_news = any(run.events_read and not run.failed for run in report.runs)
+        is_news = is_news or any(note not in notes for note in report.notes)
         trouble: dict[str, list[object]] = {
-            run.run: [run.failed, *run.damaged] if run.failed or run.damaged else [] for run in report.runs
+            run.run: [bool(run.failed), *run.damaged] if run.failed or run.damaged else [] for run in report.runs
         }
         trouble[""] = [*report.unreadable]
         for name, what in trouble.items():

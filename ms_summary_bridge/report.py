@@ -99,7 +99,13 @@ class RunReport(msgspec.Struct):
     """The error that ended this run's conversion; empty when it went through."""
 
     def add(self, later: RunReport) -> None:
-        """Adds what a later conversion of the same run met, so that this report speaks of both."""
+        """Adds what a later conversion of the same run met, so that this report speaks of both.
+
+        One that failed will be repeated, and then says all this again: of it only the error is taken.
+        """
+        self.failed = later.failed
+        if later.failed:
+            return
         self.files += [path for path in later.files if path not in self.files]
         self.outputs = later.outputs or self.outputs
         self.events_read += later.events_read
@@ -121,7 +127,6 @@ class RunReport(msgspec.Struct):
         self.renamed_tags += [name for name in later.renamed_tags if name not in self.renamed_tags]
         self.went_back = dict(Counter(self.went_back) + Counter(later.went_back))
         self.problems += [problem for problem in later.problems if problem not in self.problems]
-        self.failed = later.failed
 
 
 class Report(msgspec.Struct):
