@@ -266,8 +266,8 @@ def test_what_has_no_field_is_named_and_the_others_are_written() -> None:
 
 
 def test_an_event_of_another_kind_has_no_place() -> None:
-    event = Event(1.0, 2, Opaque("graph", b"x"), "tensorboard")
-    losses = (Loss("graph", "", "MindSpore summaries have no graph"),)
+    event = Event(1.0, 2, Opaque("run_metadata", b"x"), "tensorboard")
+    losses = (Loss("run_metadata", "", "MindSpore summaries have no run_metadata"),)
     assert MindSporeEncoder().encode(event) == Encoded(None, losses, event)
 
 
