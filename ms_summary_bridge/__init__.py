@@ -13,6 +13,7 @@ from ms_summary_bridge._version import __version__
 
 if TYPE_CHECKING:
     from ms_summary_bridge.callback.bridge import SummaryBridge
+    from ms_summary_bridge.callback.gradient_summary import GradientSummary
     from ms_summary_bridge.convert import convert_logdir
     from ms_summary_bridge.errors import (
         BridgeError,
@@ -48,6 +49,7 @@ __all__ = [
     "EventDecodeError",
     "EventFileReader",
     "FileVersion",
+    "GradientSummary",
     "Histogram",
     "Image",
     "InvalidValueError",
@@ -77,6 +79,7 @@ __all__ = [
 
 _HOMES: dict[str, tuple[str, ...]] = {
     "callback.bridge": ("SummaryBridge",),
+    "callback.gradient_summary": ("GradientSummary",),
     "convert": ("convert_logdir",),
     "errors": (
         "BridgeError",

@@ -1,6 +1,6 @@
 """SummaryBridge: one callback in the place of SummaryCollector, for both viewers.
 
-Layer: callback.session, callback.collector, callback.step_values < **callback.bridge**. Imports mindspore.
+Layer: callback.session, callback.collector, callback.gradient_summary < **callback.bridge**. Imports mindspore.
 
 Here is *when* to collect; what and how are in the modules below. Nothing of ours may stop or slow a training: every
 call from MindSpore is guarded, and says once what went wrong.
@@ -25,6 +25,7 @@ from mindspore.train.callback import Callback, SummaryCollector
 
 from ms_summary_bridge.callback.collector import StockCollector, has_seam
 from ms_summary_bridge.callback.fallback import Fallback
+from ms_summary_bridge.callback.gradient_summary import GradientSummary
 from ms_summary_bridge.callback.measures import to_number
 from ms_summary_bridge.callback.session import Session
 from ms_summary_bridge.callback.step_values import StepValues, scalar_item
@@ -283,7 +284,12 @@ class SummaryBridge(Callback, UserValues):
     def on_train_step_begin(self, run_context: Any) -> None:
         """Notes the time."""
         self._values.clock.begin_step(time.monotonic())
-        self._note_checkpoints(run_context.original_args())  # saved by a callback behind this one, after the last step
+        parameters = run_context.original_args()
+        self._note_checkpoints(parameters)  # saved by a callback behind this one, after the last step
+        network = parameters.get("train_network")
+        if isinstance(network, GradientSummary):
+            step = int(parameters.cur_step_num)
+            network.begin_step(step, is_collected=self._is_due(self._last_step, step))
 
     @_guarded
     def on_train_step_end(self, run_context: Any) -> None:
@@ -302,7 +308,7 @@ class SummaryBridge(Callback, UserValues):
             self._begin_collecting(parameters)
         if self._stock is not None:
             self._stock.save_landscape_checkpoint(parameters, "step")
-        is_due = last is None or step // self._collect_freq > last // self._collect_freq
+        is_due = self._is_due(last, step)
         takes_tensors = last is None or _reaches(self._tensor_steps, last, step)
         if is_due or takes_tensors:
             self._collect(parameters, step, is_due=is_due, takes_tensors=takes_tensors)
@@ -395,6 +401,10 @@ class SummaryBridge(Callback, UserValues):
                 self._warn("record", f"graph, input, lineage and summary operators are left out: {error}")
             else:
                 self._stock = stock
+
+    def _is_due(self, last: int | None, step: int) -> bool:
+        """Whether a step is collected: the first, and each that reaches a multiple of `collect_freq`."""
+        return last is None or step // self._collect_freq > last // self._collect_freq
 
     def _begin_collecting(self, parameters: Any) -> None:
         """Does what only the first step can tell."""

@@ -1,0 +1,170 @@
+"""GradientSummary in real trainings: what is recorded against what `value_and_grad` says, and both viewers.
+
+All trainings are in one process, tests/train_gradients.py, because importing mindspore takes longer than any of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ms_summary_bridge.events import Summary
+from ms_summary_bridge.values import Histogram
+from tests.bridge_scripts.runs import boards, events, series, summaries
+from tests.conftest import ROOT, TESTS, MindInsightServer, TensorBoardServer
+
+pytestmark = pytest.mark.mindspore
+
+NORM = "gradient/global_norm"
+PARAMETERS = ["hidden.weight", "hidden.bias", "out.weight", "out.bias"]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.mktemp("gradients")
+    with (base / "output.txt").open("wb") as output:
+        done = subprocess.run(
+            [sys.executable, str(TESTS / "train_gradients.py"), str(base)],
+            cwd=base,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            timeout=280,
+        )
+    assert done.returncode == 0, (base / "output.txt").read_text(errors="replace")[-4000:]
+    return base
+
+
+@pytest.fixture(scope="module")
+def result(base: Path) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads((base / "result.json").read_text())
+    return answer
+
+
+def gradients(base: Path, name: str, step: int) -> dict[str, np.ndarray[Any, Any]]:
+    with np.load(base / f"{name}.npz") as arrays:
+        return {parameter: arrays[f"{step}/{parameter}"] for parameter in PARAMETERS}
+
+
+def histograms(paths: list[Path]) -> dict[str, dict[int, Histogram]]:
+    """Returns the histograms of gradients, by tag and step; of a step that comes twice, the last."""
+    found: dict[str, dict[int, Histogram]] = {}
+    for path in paths:
+        for event in events(path):
+            for tagged in event.content.values if isinstance(event.content, Summary) else ():
+                if tagged.tag.startswith("gradient/") and isinstance(tagged.value, Histogram):
+                    found.setdefault(tagged.tag, {})[event.step] = tagged.value
+    return found
+
+
+def assert_recorded(base: Path, name: str, steps: list[int], chosen: list[str], *, trainings: int = 1) -> None:
+    """In both files there are exactly these steps, and their values are those of the gradients."""
+    directory = base / name
+    for paths in (summaries(directory), boards(directory)):
+        norms = series(paths, NORM)
+        assert norms.steps == steps * trainings
+        found = histograms(paths)
+        assert sorted(found) == sorted(f"gradient/{parameter}" for parameter in chosen)
+        for step, norm in zip(steps, norms.numbers[-len(steps) :], strict=True):
+            expected = gradients(base, name, step)
+            squares = sum(float((array.astype(np.float64) ** 2).sum()) for array in expected.values())
+            assert norm == pytest.approx(squares**0.5, rel=1e-4)
+            for parameter in chosen:
+                histogram, array = found[f"gradient/{parameter}"][step], expected[parameter]
+                assert histogram.total == array.size
+                assert (histogram.min, histogram.max) == pytest.approx((array.min(), array.max()), rel=1e-4, abs=1e-7)
+                assert histogram.sum == pytest.approx(float(array.sum()), rel=1e-3, abs=1e-5)
+        for tag in found:
+            assert sorted(found[tag]) == steps
+
+
+# ------------------------------------------------------------------ what is recorded
+
+
+def test_in_graph_mode_the_steps_that_the_bridge_collects_are_recorded(base: Path) -> None:
+    # In the second training with the same cell, steps count from 1 again.
+    assert_recorded(base, "graph", [1, 4, 8], ["hidden.weight", "out.weight"], trainings=2)
+
+
+def test_in_pynative_mode_it_is_the_same(base: Path) -> None:
+    assert_recorded(base, "pynative", [1, 4, 8], ["hidden.weight", "out.weight"])
+
+
+def test_gradients_are_without_the_loss_scale(base: Path) -> None:
+    assert_recorded(base, "scaled", [1, 2, 4], PARAMETERS)  # by the cell, and every=2
+    assert_recorded(base, "fixed", [1, 2], [])  # by the optimizer, and no pattern
+
+
+def test_a_cell_of_somebodys_own_without_a_reducer(base: Path) -> None:
+    assert_recorded(base, "own", [1, 2], ["hidden.weight", "hidden.bias"])
+
+
+def test_mindspores_own_collector_gets_the_steps_of_every(base: Path) -> None:
+    assert series(summaries(base / "collector"), NORM).steps == [1, 3, 6]
+
+
+def test_the_training_is_the_same_as_without(result: dict[str, Any]) -> None:
+    plain = result["plain"]
+    for name in ("graph", "scaled", "fixed", "own", "collector", "pynative"):
+        count = min(len(plain), len(result[name]))
+        assert count >= 3
+        assert result[name][:count] == pytest.approx(plain[:count], rel=1e-5)
+
+
+def test_there_is_a_graph_beside_the_gradients(base: Path) -> None:
+    for paths in (summaries(base / "graph"), boards(base / "graph")):
+        kinds = [getattr(event.content, "kind", "") for path in paths for event in events(path)]
+        assert kinds.count("graph") == 1
+
+
+def test_what_cannot_be_recorded_is_said_once_and_the_training_goes_on(result: dict[str, Any]) -> None:
+    losses = result["sparse"]["losses"]
+    assert losses == sorted(losses, reverse=True)
+    assert len(set(losses)) == 3
+    (line,) = result["sparse"]["log"]
+    assert line.startswith("GradientSummary: gradients cannot be recorded, training goes on without: RuntimeError: ")
+    assert "\n" not in line
+
+
+def test_what_is_refused_is_said_with_what_to_do(result: dict[str, Any]) -> None:
+    assert result["refused"] == {
+        "no optimizer": "GradientSummary: Network is no one-step training cell, it has no optimizer: "
+        "give one as the second argument",
+        "pattern": "GradientSummary: pattern '(' is no regular expression: "
+        "missing ), unterminated subpattern at position 0",
+        "no parameter": "GradientSummary: pattern 'conv' matches no parameter; there are " + ", ".join(PARAMETERS),
+        "every": "GradientSummary: every is a positive number of steps, got 0",
+    }
+
+
+# ------------------------------------------------------------------ the viewers
+
+
+@pytest.mark.parametrize("load_fast", [True, False])
+def test_tensorboard_shows_them(base: Path, tensorboard_server: TensorBoardServer, load_fast: bool) -> None:
+    board = tensorboard_server(base / "pynative", load_fast=load_fast)
+    points = board.wait_json("data/plugin/scalars/scalars", run=".", tag=NORM)
+    assert [point[1] for point in points] == [1, 4, 8]
+    shown = board.get_histograms(".", "gradient/hidden.weight")
+    assert [point[1] for point in shown] == [1, 4, 8]
+    assert [sum(bucket[2] for bucket in point[2]) for point in shown] == pytest.approx([64, 64, 64])
+
+
+def test_mindinsight_shows_them(base: Path, mindinsight_server: MindInsightServer) -> None:
+    insight = mindinsight_server(base / "pynative")
+    insight.open_jobs("./")
+    insight.wait_job("./")
+    points = insight.scalars("./", NORM)
+    expected = gradients(base, "pynative", 8)
+    norm = float(sum((array.astype(np.float64) ** 2).sum() for array in expected.values())) ** 0.5
+    assert [step for step, _ in points] == [1, 4, 8]
+    assert points[-1][1] == pytest.approx(norm, rel=1e-4)
+    assert [shown["step"] for shown in insight.histograms("./", "gradient/hidden.weight")] == [1, 4, 8]
