@@ -1,6 +1,6 @@
 """MindSporeTransformersMonitor: the monitor as a callback of MindSpore's `Model`.
 
-Layer: monitor.recorder, monitor.training_parameters, monitor.callback_times < **monitor.callback**. Imports mindspore.
+Layer: monitor.recorder, monitor.training_parameters, monitor.watchdog_link < **monitor.callback**. Imports mindspore.
 
 Nothing of ours may stop or slow a training: every call from MindSpore is guarded, and says once what went wrong.
 """
@@ -21,9 +21,11 @@ from ms_summary_bridge.callback.measures import find_optimizer, learning_rates
 from ms_summary_bridge.monitor.callback_times import CallbackTimes
 from ms_summary_bridge.monitor.config import MonitorConfig
 from ms_summary_bridge.monitor.config_file import load_config
+from ms_summary_bridge.monitor.distributed import find_place
 from ms_summary_bridge.monitor.faults import Faults, guarded
 from ms_summary_bridge.monitor.recorder import Recorder
 from ms_summary_bridge.monitor.training_parameters import TrainingParameters, complete_facts, read_facts
+from ms_summary_bridge.monitor.watchdog_link import WatchdogLink
 
 __all__ = ["MindSporeTransformersMonitor"]
 
@@ -54,6 +56,7 @@ class MindSporeTransformersMonitor(Callback):
         self.faults = Faults("monitor")
         self._config = config
         self._recorder = Recorder(config, self.faults)
+        self._watchdog = WatchdogLink(config.watchdog, self.faults)
         self._times: CallbackTimes | None = None
         self._optimizer: Any = None
         self._depth = 0
@@ -106,19 +109,21 @@ class MindSporeTransformersMonitor(Callback):
 
     @guarded
     def on_train_begin(self, run_context: Any) -> None:
-        """Begins to record."""
-        self._begin(TrainingParameters(run_context.original_args()))
+        """Begins to record, and to be watched."""
+        self._begin(TrainingParameters(run_context.original_args()), is_watched=True)
 
     @guarded
     def on_train_epoch_begin(self, run_context: Any) -> None:
         """What follows is waiting for the epoch's first data."""
         if self._recorder.is_open:
+            self._watchdog.beat("data")
             self._recorder.resume()
 
     @guarded
     def on_train_step_begin(self, run_context: Any) -> None:
         """Reads the step before this one."""
         if self._recorder.is_open:
+            self._watchdog.begin_step()
             self._recorder.begin_step()
 
     @guarded
@@ -128,8 +133,8 @@ class MindSporeTransformersMonitor(Callback):
             return
         parameters = TrainingParameters(run_context.original_args())
         recorder = self._recorder
-        if not recorder.is_open:  # driven by hand, without a beginning
-            self._begin(parameters)
+        if not recorder.is_open:  # driven by hand, without a beginning, and perhaps without an end: nobody watches
+            self._begin(parameters, is_watched=False)
         step = parameters.get("cur_step_num")
         last = self._last_step
         step = self._last_step = (last or 0) + 1 if step is None else int(step)
@@ -140,6 +145,7 @@ class MindSporeTransformersMonitor(Callback):
             epoch=parameters.get("cur_epoch_num"),
             outputs=parameters.get("net_outputs"),
         )
+        self._watchdog.end_step(step + recorder.training.initial_step, parameters.get("cur_epoch_num"))
 
     def _first_call(self, parameters: TrainingParameters) -> int:
         """Does what only the first step can tell; returns how many steps it stands for."""
@@ -156,6 +162,7 @@ class MindSporeTransformersMonitor(Callback):
         """Reads the epoch's last step."""
         if self._recorder.is_open:
             self._recorder.pause()
+            self._watchdog.beat("other")
 
     @guarded
     def on_eval_begin(self, run_context: Any) -> None:
@@ -163,6 +170,7 @@ class MindSporeTransformersMonitor(Callback):
         if self._recorder.is_open:
             self._recorder.finish_step()
             self._eval_began = time.monotonic()
+            self._watchdog.beat("evaluation")
 
     @guarded
     def on_eval_end(self, run_context: Any) -> None:
@@ -170,6 +178,7 @@ class MindSporeTransformersMonitor(Callback):
         began, self._eval_began = self._eval_began, None
         if self._recorder.is_open and began is not None:
             self._recorder.breakdown.spend("evaluation", time.monotonic() - began)
+            self._watchdog.beat("other")
 
     @guarded
     def on_train_end(self, run_context: Any) -> None:
@@ -178,7 +187,7 @@ class MindSporeTransformersMonitor(Callback):
 
     # ------------------------------------------------------------------
 
-    def _begin(self, parameters: TrainingParameters) -> None:
+    def _begin(self, parameters: TrainingParameters, *, is_watched: bool) -> None:
         if not self._config.enable:
             return
         if self._recorder.is_open:
@@ -189,8 +198,16 @@ class MindSporeTransformersMonitor(Callback):
         facts = read_facts(parameters, self._config, self.training_options(parameters))
         facts.parameters = lambda: self._trainable(parameters)
         link, directory = _link_of_bridge(others)
-        self._recorder.begin(facts, learning_rates=self._learning_rates, link=link, link_directory=directory)
-        self._times = CallbackTimes(self._recorder.breakdown)
+        if is_watched:
+            self._watchdog.begin(find_place().rank, facts.initial_step)
+        self._recorder.begin(
+            facts,
+            learning_rates=self._learning_rates,
+            link=link,
+            link_directory=directory,
+            tell_directory=self._watchdog.tell_directory,
+        )
+        self._times = CallbackTimes(self._recorder.breakdown, self._watchdog)
         self._times.begin(others)
         self._meet_loss_monitors(others)
 
@@ -199,10 +216,12 @@ class MindSporeTransformersMonitor(Callback):
         if self._times is not None:
             self._times.end()
             self._times = None
+        self._watchdog.beat("other")
         try:
             self._recorder.end(reason)  # which reads the last step, and its learning rate
         finally:
             self._optimizer = None
+            self._watchdog.end()
 
     def _find_optimizer(self, parameters: TrainingParameters) -> None:
         self._optimizer = find_optimizer(parameters)

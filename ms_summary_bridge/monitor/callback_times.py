@@ -1,6 +1,6 @@
 """How much time other callbacks take, by timing their hooks from outside.
 
-Layer: monitor.breakdown < **monitor.callback_times**.
+Layer: monitor.breakdown, monitor.watchdog_link < **monitor.callback_times**.
 
 MindSpore calls the hooks of all callbacks one after the other and tells nobody how long each took, so the monitor puts
 a timer around them, on each object, and takes it off at the end of the training.
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from ms_summary_bridge.monitor.breakdown import Breakdown
+from ms_summary_bridge.monitor.watchdog_link import WatchdogLink
 
 __all__ = ["CallbackTimes"]
 
@@ -25,10 +26,12 @@ class CallbackTimes:
 
     Args:
         breakdown: Is told of their time.
+        watchdog: Is told which kind of them runs.
     """
 
-    def __init__(self, breakdown: Breakdown) -> None:
+    def __init__(self, breakdown: Breakdown, watchdog: WatchdogLink) -> None:
         self._breakdown = breakdown
+        self._watchdog = watchdog
         self._timed: list[tuple[Any, str]] = []
 
     def begin(self, callbacks: Iterable[Any]) -> None:
@@ -40,12 +43,15 @@ class CallbackTimes:
                 if hook is None or name in getattr(callback, "__dict__", {}):  # timed or replaced by somebody already
                     continue
                 with contextlib.suppress(AttributeError, TypeError):
-                    setattr(callback, name, self._timer(hook, kind))
+                    setattr(callback, name, self._timer(hook, kind, _reads_loss(callback)))
                     self._timed.append((callback, name))
 
-    def _timer(self, hook: Callable[[Any], Any], kind: str) -> Callable[[Any], Any]:
+    def _timer(self, hook: Callable[[Any], Any], kind: str, reads_loss: bool) -> Callable[[Any], Any]:
+        # One that reads the loss waits for the device: it is the step that does not return.
+        phase = "compute" if reads_loss else kind
+
         def timed(run_context: Any) -> Any:
-            with self._breakdown.spending(kind):
+            with self._watchdog.during(phase), self._breakdown.spending(kind):
                 return hook(run_context)
 
         return timed
@@ -56,6 +62,10 @@ class CallbackTimes:
             with contextlib.suppress(AttributeError, TypeError):
                 delattr(callback, name)
         self._timed = []
+
+
+def _reads_loss(callback: Any) -> bool:
+    return any(kind.__name__.endswith("LossMonitor") for kind in type(callback).__mro__)
 
 
 def _kind_of(callback: Any) -> str:

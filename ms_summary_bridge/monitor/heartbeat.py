@@ -27,8 +27,7 @@ PHASES: Final = (START, *KINDS, END)
 
 # count, calls, step, epoch (0 for none), phase, monotonic seconds
 _LAYOUT: Final = struct.Struct("<QQqqqd")
-_CHECKSUM: Final = struct.Struct("<I")
-_SIZE: Final = _LAYOUT.size + _CHECKSUM.size
+_SIZE: Final = _LAYOUT.size + 4  # and a checksum
 _NUMBERS: Final = {phase: number for number, phase in enumerate(PHASES)}
 
 
@@ -65,6 +64,8 @@ class Heartbeat:
         self._memory = mmap.mmap(self.descriptor, _SIZE)
         self._count = self._calls = self._epoch = 0
         self._step = step
+        self.phase = START
+        """What the training is doing."""
         self.beat(START)
 
     def end_step(self, step: int, epoch: int | None) -> None:
@@ -74,16 +75,14 @@ class Heartbeat:
 
     def beat(self, phase: str) -> None:
         """Another phase begins."""
-        self._count += 1
-        beat = _LAYOUT.pack(
-            self._count, self._calls, self._step, self._epoch, _NUMBERS.get(phase, _NUMBERS["other"]), time.monotonic()
-        )
+        self.phase = phase
+        self._count = count = self._count + 1
+        beat = _LAYOUT.pack(count, self._calls, self._step, self._epoch, _NUMBERS[phase], time.monotonic())
         # A checksum, since the reader may see a part of what is copied at that moment, in any order.
-        self._memory[:] = beat + _CHECKSUM.pack(zlib.crc32(beat))
+        self._memory[:] = beat + zlib.crc32(beat).to_bytes(4, "little")
 
     def close(self) -> None:
-        """Gives the memory back."""
-        self._memory.close()
+        """Nobody reads it any more. The memory stays as long as this object: who is on the way out may beat yet."""
         os.close(self.descriptor)
 
 
@@ -101,7 +100,7 @@ class HeartbeatReader:
         """Returns the last beat; None if one is being written at this moment."""
         data = self._memory[:]
         beat = data[: _LAYOUT.size]
-        if zlib.crc32(beat) != _CHECKSUM.unpack_from(data, _LAYOUT.size)[0]:
+        if zlib.crc32(beat) != int.from_bytes(data[_LAYOUT.size :], "little"):
             return None
         count, calls, step, epoch, phase, monotonic = _LAYOUT.unpack(beat)
         return Beat(count, calls, step, epoch or None, PHASES[phase], monotonic)

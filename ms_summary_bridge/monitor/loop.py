@@ -1,6 +1,6 @@
 """Monitor: the monitor for training loops of one's own, with or without MindSpore.
 
-Layer: monitor.recorder < **monitor.loop**. Imports no mindspore.
+Layer: monitor.recorder, monitor.watchdog_link < **monitor.loop**. Imports no mindspore.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from typing import Any, Final
 
 from ms_summary_bridge.monitor.config import MonitorConfig
 from ms_summary_bridge.monitor.config_file import load_config
+from ms_summary_bridge.monitor.distributed import find_place
 from ms_summary_bridge.monitor.facts import TrainingFacts
 from ms_summary_bridge.monitor.faults import Faults, guarded
 from ms_summary_bridge.monitor.recorder import Recorder
+from ms_summary_bridge.monitor.watchdog_link import WatchdogLink
 
 __all__ = ["Monitor"]
 
@@ -69,6 +71,7 @@ class Monitor:
             parameters=None if listed is None else lambda: listed,
         )
         self._recorder = Recorder(config, self.faults)
+        self._watchdog = WatchdogLink(config.watchdog, self.faults)
         self._step = self._facts.initial_step
 
     @property
@@ -88,13 +91,19 @@ class Monitor:
         if not self.config.enable:
             _LOG.warning("the monitor is switched off by `enable: false` in %s", self.config.source)
             return
-        self._recorder.begin(self._facts, tells_beginnings=False)
+        self._watchdog.begin(find_place().rank, self._facts.initial_step)
+        self._recorder.begin(self._facts, tells_beginnings=False, tell_directory=self._watchdog.tell_directory)
         self._recorder.resume()
+        self._watchdog.begin_step()
         atexit.register(_end_at_exit, weakref.ref(self))
 
     @guarded
     def _end(self, reason: str) -> None:
-        self._recorder.end(reason)
+        self._watchdog.beat("other")
+        try:
+            self._recorder.end(reason)
+        finally:
+            self._watchdog.end()
 
     def step(
         self,
@@ -132,6 +141,7 @@ class Monitor:
         given = {name: value for name, value in values.items() if value is not None}
         steps = max(1, self._step - last)
         self._recorder.end_step(self._step, steps=steps, epoch=epoch, given=given, samples=samples, tokens=tokens)
+        self._watchdog.end_step(self._step, epoch, "compute")
 
     @contextmanager
     def timing(self, kind: str) -> Iterator[None]:
@@ -139,7 +149,7 @@ class Monitor:
         if not self._recorder.is_open:
             yield
             return
-        with self._recorder.spending(kind):
+        with self._watchdog.during(kind), self._recorder.spending(kind):
             yield
 
     def flush(self, timeout_secs: float = 30.0) -> bool:

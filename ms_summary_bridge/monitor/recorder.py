@@ -27,7 +27,7 @@ from ms_summary_bridge.monitor.end_summary import EndSummary
 from ms_summary_bridge.monitor.facts import TrainingFacts, Window
 from ms_summary_bridge.monitor.faults import Faults
 from ms_summary_bridge.monitor.measurement import Measurement
-from ms_summary_bridge.monitor.run_record import choose_run_directory, describe_run
+from ms_summary_bridge.monitor.run_record import choose_run_directory, describe_run, rank_directory
 from ms_summary_bridge.monitor.sample import Note, Sample
 from ms_summary_bridge.monitor.step_reader import PendingStep, StepReader, secs_left, step_in_epoch
 from ms_summary_bridge.monitor.warn_on_value import WarnOnValue
@@ -90,6 +90,7 @@ class Recorder:
         link: WriterLink | None = None,
         link_directory: str = "",
         tells_beginnings: bool = True,
+        tell_directory: Callable[[str], None] | None = None,
     ) -> None:
         """A training begins.
 
@@ -99,6 +100,7 @@ class Recorder:
             link: Of a SummaryBridge beside the monitor.
             link_directory: Where that one writes.
             tells_beginnings: Whether `begin_step` will be called.
+            tell_directory: Is called by the writing thread with the directory of this rank.
         """
         self._place = place = self._given_place or find_place()
         self.training = msgspec.structs.replace(
@@ -113,6 +115,7 @@ class Recorder:
         self._learning_rates = learning_rates
         self._link = link
         self._link_directory = link_directory
+        self._tell_directory = tell_directory
         self._interval = interval_secs(self.config, place.ranks)
         names = {metric.name for metric in self.config.metrics}
         self._reader = StepReader(self.training, names, self.faults)
@@ -143,6 +146,8 @@ class Recorder:
         """Is called by the writing thread, because it may have to wait for rank 0."""
         if self.run_directory is None:
             self.run_directory = choose_run_directory(self.config, self._place)
+        if self._tell_directory is not None:
+            self._tell_directory(rank_directory(self.run_directory, self._place.rank))
         record = describe_run(self.config, self._place, self.run_directory)
         return make_sinks(
             self.config,

@@ -1,0 +1,183 @@
+"""The training's end of the watchdog: starts it, tells it what the training does, and ends it.
+
+Layer: monitor.watchdog < **monitor.watchdog_link**. Imports no mindspore.
+
+A watchdog that cannot be started costs one warning. Nothing here waits for it, but `end`, which has a time limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+import msgspec
+
+from ms_summary_bridge.monitor.config import WatchdogConfig
+from ms_summary_bridge.monitor.faults import Faults
+from ms_summary_bridge.monitor.hang_report import is_regular
+from ms_summary_bridge.monitor.heartbeat import END, Heartbeat
+from ms_summary_bridge.monitor.process_state import read_state
+from ms_summary_bridge.monitor.stacks import offer_stacks
+from ms_summary_bridge.monitor.watchdog import Assignment
+
+__all__ = ["WatchdogLink"]
+
+_END_SECS: Final = 5.0
+_NOTHING: Final = contextlib.nullcontext()
+
+
+class WatchdogLink:
+    """A watchdog for one training. Before `begin` and after `end` every call does nothing.
+
+    Args:
+        config: Its limits.
+        faults: Is told if there can be none.
+    """
+
+    def __init__(self, config: WatchdogConfig, faults: Faults) -> None:
+        self._config = config
+        self._faults = faults
+        self._heartbeat: Heartbeat | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_compiled = False
+
+    @property
+    def pid(self) -> int | None:
+        """The process; None if there is none."""
+        return None if self._process is None else self._process.pid
+
+    def begin(self, rank: int, step: int) -> None:
+        """Starts the watchdog, from the thread that trains.
+
+        Args:
+            rank: Global rank.
+            step: Step from which the training counts.
+        """
+        if not self._config.enable or self._heartbeat is not None:
+            return
+        self._is_compiled = False
+        try:
+            self._heartbeat = Heartbeat(step)
+            self._start(self._heartbeat, rank)
+        except (OSError, AttributeError, ValueError) as error:  # AttributeError: not Linux
+            self._faults.warn("watchdog", f"the watchdog cannot be started, a hang will not be noticed: {error}")
+            self.end()
+
+    def _start(self, heartbeat: Heartbeat, rank: int) -> None:
+        offer = offer_stacks()
+        state = read_state(os.getpid())
+        if state is None:
+            raise OSError("/proc cannot be read")
+        console = 2 if is_regular(2) else -1
+        inherited = [heartbeat.descriptor, *([] if offer is None else [offer.descriptor])]
+        if console >= 0:
+            console = os.dup(2)  # its own 2 is closed
+            inherited.append(console)
+        assignment = Assignment(
+            pid=os.getpid(),
+            started=state.started,
+            rank=rank,
+            thread=threading.get_native_id(),
+            thread_ident=threading.get_ident(),
+            heartbeat=heartbeat.descriptor,
+            offer=offer,
+            console=console,
+            config=self._config,
+        )
+        # Without the working directory, which -c puts first: a json.py in it is not the training's own json.
+        code = "import sys; del sys.path[:sys.path[0] == '']; "
+        code += "from ms_summary_bridge.monitor.watchdog import main; sys.exit(main())"
+        try:
+            # A session of its own: a signal to the training's group, such as Ctrl-Z, is none to the watchdog.
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", code],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=inherited,
+                env=_environment(),
+                bufsize=0,
+                start_new_session=True,
+            )
+        finally:
+            if console >= 0:
+                os.close(console)
+        self._tell(assignment)
+
+    def _tell(self, message: Any) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(OSError):  # it is gone; said by `end`
+                self._process.stdin.write(msgspec.json.encode(message) + b"\n")
+
+    def tell_directory(self, directory: str) -> None:
+        """Says where this rank's files are. May be called by another thread."""
+        self._tell({"directory": directory})
+
+    def beat(self, phase: str) -> None:
+        """The training begins another phase, one of `heartbeat.PHASES`."""
+        heartbeat = self._heartbeat
+        if heartbeat is not None:
+            heartbeat.beat(phase)
+
+    def begin_step(self) -> None:
+        """A step begins."""
+        self.beat("compute" if self._is_compiled else "compile")
+
+    def end_step(self, step: int, epoch: int | None, phase: str = "data") -> None:
+        """A step has ended, and another phase begins."""
+        heartbeat = self._heartbeat
+        if heartbeat is not None:
+            self._is_compiled = True
+            heartbeat.end_step(step, epoch)
+            heartbeat.beat(phase)
+
+    def during(self, phase: str) -> AbstractContextManager[None]:
+        """Returns a context in which the training is in another phase; afterwards the one around it goes on."""
+        return _NOTHING if self._heartbeat is None else _Inner(self._heartbeat, phase)
+
+    def end(self) -> None:
+        """The training ends: so does the watchdog. It may be called again."""
+        heartbeat, self._heartbeat = self._heartbeat, None
+        process, self._process = self._process, None
+        if heartbeat is None:
+            return
+        heartbeat.beat(END)
+        if process is not None:
+            has_died = process.poll() is not None
+            if has_died:
+                self._faults.warn("watchdog died", f"the watchdog ended before the training, with {process.returncode}")
+            assert process.stdin is not None
+            with contextlib.suppress(OSError):
+                process.stdin.write(msgspec.json.encode({"end": True}) + b"\n")
+                process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # it says something yet, and then ends by itself
+                process.wait(_END_SECS)
+        heartbeat.close()
+
+
+class _Inner:
+    """A phase inside another. A class, because a generator takes several times as long."""
+
+    __slots__ = ("_heartbeat", "_outer", "_phase")
+
+    def __init__(self, heartbeat: Heartbeat, phase: str) -> None:
+        self._heartbeat = heartbeat
+        self._phase = phase
+
+    def __enter__(self) -> None:
+        self._outer = self._heartbeat.phase
+        self._heartbeat.beat(self._phase)
+
+    def __exit__(self, *error: object) -> None:
+        self._heartbeat.beat(self._outer)
+
+
+def _environment() -> dict[str, str]:
+    environment = dict(os.environ)
+    environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    return environment
