@@ -212,8 +212,7 @@ def test_a_loop_in_pynative_mode(scenarios: Scenarios) -> None:
     assert list(values_of(found, "loss").values()) == answer["losses"]
     assert list(values_of(found, "lr").values()) == pytest.approx([0.01] * 5)
     ratios = values_of(found, "update_ratio")
-    assert list(ratios.values()) == pytest.approx([0.02] * len(ratios))
-    assert len(ratios) == 2
+    assert list(ratios.values()) == pytest.approx([0.02] * 2, rel=1e-4)
     assert len(values_of(found, "tokens_per_second")) == 4
 
 

@@ -29,7 +29,7 @@ class CallbackTimes:
         watchdog: Is told which kind of them runs.
     """
 
-    def __init__(self, breakdown: Breakdown, watchdog: WatchdogLink) -> None:
+    def __init__(self, breakdown: Breakdown[Any], watchdog: WatchdogLink) -> None:
         self._breakdown = breakdown
         self._watchdog = watchdog
         self._timed: list[tuple[Any, str]] = []

@@ -124,7 +124,7 @@ class ConsoleSink:
 
     def write_sample(self, sample: Sample) -> None:
         """Logs a sample."""
-        if self._prints_samples and sample.is_printed:
+        if self._prints_samples:
             _LOG.info("%s", describe_sample(sample, self._training))
 
     def write_note(self, note: Note) -> None:

@@ -126,16 +126,16 @@ class Recorder:
         divisor = training.loss_divisor  # of the loss as the network returns it
         self._high = math.inf if bounds.above is None else bounds.above * divisor
         self._low = -math.inf if bounds.below is None else bounds.below * divisor
-        self.breakdown = Breakdown(self._clock, tells_beginnings=tells_beginnings)
+        self.breakdown: Breakdown[PendingStep] = Breakdown(self._clock, tells_beginnings=tells_beginnings)
         self._summary = EndSummary(began=self._clock())
         self._writer = Writer(self._make_sinks, self.faults, clock=self._clock)
         self._pending: PendingStep | None = None
         self._window: Window | None = None
-        self._sampled_at: float | None = None
+        self._due_at = -math.inf
         self._printed_step = self._step = training.initial_step
-        self._session_steps = 0
-        self._batch: list[tuple[PendingStep, StepOutputs]] = []
-        self._settled: tuple[PendingStep | None, int] = (None, 0)  # the last step dealt with, and how many there were
+        self._aside = 0  # steps that were read and put aside
+        self._settled: PendingStep | None = None  # the last step dealt with
+        self._settled_steps = 0
         self._shares = (0.0, 0.0)
         self.is_open = True
         where = f"{self.training.device} of {place.host}"
@@ -173,8 +173,9 @@ class Recorder:
             self.finish_step()
             self._settle()
             if self._window is not None:
-                self._take_sample(is_printed=True)
+                self._take_sample()
             self.breakdown.pause(self._clock())
+            self.breakdown.settle()
             self._measurement.close()
         finally:
             self._writer.flush(_CLOSE_SECS)  # the run's directory is known then
@@ -228,21 +229,12 @@ class Recorder:
             samples: Samples of the call over all cards, when they differ from the training's own.
             tokens: Tokens of the call over all cards.
         """
-        now = self._clock()
-        secs, data_secs = self.breakdown.end_step(now)
-        self.finish_step()  # where nobody says when a step begins
-        training = self.training
-        if samples is None and training.samples_per_step is not None:
-            samples = training.samples_per_step * steps
-        if tokens is None and samples is not None and training.seq_length is not None:
-            tokens = samples * training.seq_length
-        is_first = self._session_steps == 0
-        self._session_steps += steps
+        if self._pending is not None:
+            self.finish_step()  # where nobody says when a step begins
         self._step = step
-        moment = (self._wall_clock(), now)
-        self._pending = PendingStep(
-            step, steps, epoch, outputs, given or {}, samples, tokens, secs, data_secs, is_first, *moment
-        )
+        now = self._clock()
+        self._pending = pending = PendingStep(step, steps, epoch, outputs, now, given, samples, tokens)
+        self.breakdown.end_step(now, pending)
 
     def finish_step(self) -> None:
         """Reads the step that has ended last, checks its loss, and takes a sample when one is due.
@@ -250,67 +242,74 @@ class Recorder:
         Steps with nothing to say are put aside and dealt with together: between two steps of a network everything has
         left the processor's caches, and what runs for many steps in a row takes a fraction of the time.
         """
-        pending, self._pending = self._pending, None
+        pending = self._pending
         if pending is None:
             return
-        outputs = self._reader.outputs(pending)
-        self._batch.append((pending, outputs))
-        is_due = self._is_due(pending)
-        if is_due or len(self._batch) >= self._batch_limit or not self._is_quiet(outputs):
+        self._pending = None
+        numbers = self._reader.read(pending)
+        self._aside += 1
+        is_quiet = self._low < numbers < self._high if type(numbers) is float else self._is_quiet(numbers)
+        is_due = pending.monotonic >= self._due_at or self._is_printed(pending)
+        if is_due or not is_quiet or self._aside >= self._batch_limit:
             self._settle()
             if is_due:
-                self._take_sample(is_printed=True)
+                self._take_sample()
 
-    def _is_due(self, pending: PendingStep) -> bool:
-        is_due = self._sampled_at is None or pending.monotonic - self._sampled_at >= self._interval
+    def _is_printed(self, pending: PendingStep) -> bool:
         every = self.config.per_print_step
-        if every is not None and pending.step // every != self._printed_step // every:
-            self._printed_step = pending.step
-            is_due = True
-        return is_due
+        if every is None or pending.step // every == self._printed_step // every:
+            return False
+        self._printed_step = pending.step
+        return True
 
-    def _is_quiet(self, outputs: StepOutputs) -> bool:
+    def _is_quiet(self, numbers: float | StepOutputs | None) -> bool:
         """Whether there is nothing to warn of in what a step returned."""
-        loss, norm = outputs.loss, outputs.grad_norm
+        if not isinstance(numbers, StepOutputs):
+            return numbers is None
+        loss, norm = numbers.loss, numbers.grad_norm
         return (loss is None or self._low < loss < self._high) and (norm is None or norm < math.inf)
 
     def _settle(self) -> None:
         """Deals with the steps that were put aside."""
-        for pending, outputs in self._batch:
-            facts = self._reader.facts(pending, outputs)
-            self._settled = (pending, self._settled[1] + pending.steps)
+        self._aside = 0
+        for pending in self.breakdown.settle():
+            facts = self._reader.facts(pending, is_first=self._settled_steps == 0)
+            self._settled = pending
+            self._settled_steps += pending.steps
             if self._window is None:
                 self._window = Window(last=facts, learning_rates=self._learning_rates)
             self._window.add(facts)
             self._summary.add(facts)
-            self._measurement.observe(facts, pending.given)
-        self._batch.clear()
+            self._measurement.observe(facts, pending.given or {})
 
-    def _take_sample(self, *, is_printed: bool) -> None:
+    def _wall_time(self, monotonic: float) -> float:
+        """Returns the time of day of a moment that is not long ago."""
+        return self._wall_clock() - (self._clock() - monotonic)
+
+    def _take_sample(self) -> None:
         window, self._window = self._window, None
         assert window is not None
         facts, training = window.last, self.training
-        pending = self._settled[0]
-        assert pending is not None
-        monotonic, wall_time = pending.monotonic, pending.wall_time
-        is_first, self._sampled_at = self._sampled_at is None, monotonic
+        assert self._settled is not None
+        monotonic = self._settled.monotonic
+        is_first = self._due_at == -math.inf
+        self._due_at = monotonic + self._interval
         sample = Sample(
             step=facts.step,
             epoch=facts.epoch,
             step_in_epoch=step_in_epoch(facts, training),
-            wall_time=wall_time,
+            wall_time=self._wall_time(monotonic),
             monotonic=monotonic,
             interval_steps=window.steps,
             is_first=is_first,
             secs_left=secs_left(facts, training, window),
             data_share=self._data_share(),
-            is_printed=is_printed,
         )
         self._measurement.take(sample, window)
         self._writer.put(sample)
 
     def _check(self, metric: str, name: str, value: float) -> None:
-        pending, steps = self._settled
+        pending = self._settled
         if pending is None or not self._warnings.watches(metric):
             return
         note = self._warnings.check(
@@ -318,9 +317,9 @@ class Recorder:
             name,
             value,
             step=pending.step,
-            session_steps=steps,
+            session_steps=self._settled_steps,
             now=pending.monotonic,
-            wall_time=pending.wall_time,
+            wall_time=self._wall_time(pending.monotonic),
         )
         if note is not None:
             self._writer.put(note)

@@ -33,7 +33,6 @@ class Sample(msgspec.Struct, kw_only=True):
         nonfinite_steps: In how many steps a metric was NaN or infinite.
         secs_left: Seconds until the end of the training, as it goes.
         data_share: Part of the time in which the training waited for data, 0 to 1.
-        is_printed: Whether it is due on the console.
         pending: Metrics that the writing thread samples.
     """
 
@@ -51,7 +50,6 @@ class Sample(msgspec.Struct, kw_only=True):
     nonfinite_steps: dict[str, int] = {}
     secs_left: float | None = None
     data_share: float | None = None
-    is_printed: bool = True
     pending: list[tuple[str, Callable[[], float | Mapping[str, float] | None]]] = []
 
 

@@ -21,20 +21,33 @@ _FIELDS: Final = {"lr": "learning_rate"}  # for what StepOutputs has another nam
 
 
 class PendingStep(msgspec.Struct):
-    """A step that has ended, with its outputs as they are."""
+    """A step that has ended, with its outputs as they are, and then as numbers.
+
+    Attributes:
+        step: Its number over all epochs and sessions.
+        steps: How many steps it stands for.
+        epoch: From 1.
+        outputs: What the network returned; None once it was read.
+        monotonic: When it ended.
+        given: Numbers that a loop handed over, by name; once read, those that are not `numbers`.
+        samples: Samples over all cards, where they differ from the training's own.
+        tokens: Tokens over all cards.
+        numbers: What was read: the loss alone, or all.
+        secs: How long it took, once that is known.
+        data_secs: How long of that it waited for data.
+    """
 
     step: int
     steps: int
     epoch: int | None
     outputs: Any
-    given: Mapping[str, Any]
-    samples: int | None
-    tokens: int | None
-    secs: float | None
-    data_secs: float | None
-    is_first: bool
-    wall_time: float
     monotonic: float
+    given: Mapping[str, Any] | None = None
+    samples: int | None = None
+    tokens: int | None = None
+    numbers: float | StepOutputs | None = None
+    secs: float | None = None
+    data_secs: float | None = None
 
 
 class StepReader:
@@ -51,21 +64,28 @@ class StepReader:
         self._names = names
         self._faults = faults
 
-    def outputs(self, pending: PendingStep) -> StepOutputs:
-        """Returns the numbers that a step returned, or that a loop handed over, as they are."""
+    def read(self, pending: PendingStep) -> float | StepOutputs | None:
+        """Reads the numbers that a step returned, or that a loop handed over; returns `pending.numbers`."""
+        outputs, pending.outputs = pending.outputs, None  # which may hold device memory
         try:
-            outputs = StepOutputs() if pending.outputs is None else read_outputs(pending.outputs)
-            if pending.given:
-                outputs = self._with_given(outputs, pending)
+            # One tensor of one element, nearly always, so no more than a look at it.
+            number = outputs.item() if pending.given is None and hasattr(outputs, "asnumpy") else None
+        except Exception:  # several elements, or what is said below
+            number = None
+        if type(number) is float:
+            pending.numbers = number
+            return number
+        try:
+            numbers = StepOutputs() if outputs is None else read_outputs(outputs)
+            pending.numbers = self._with_given(numbers, pending) if pending.given else numbers
         except Exception as error:  # a tensor whose computation failed raises what it likes
             self._faults.warn("outputs", f"the outputs of a step cannot be read: {error!r}")
-            outputs, pending.given = StepOutputs(), {}
-        pending.outputs = None  # which may hold device memory
-        return outputs
+            pending.numbers, pending.given = StepOutputs(), None
+        return pending.numbers
 
     def _with_given(self, outputs: StepOutputs, pending: PendingStep) -> StepOutputs:
         given: dict[str, float] = {}
-        for name, value in pending.given.items():
+        for name, value in (pending.given or {}).items():
             number = to_number(value)
             if number is not None:
                 given[name] = number
@@ -75,15 +95,23 @@ class StepReader:
         pending.given = given
         return msgspec.structs.replace(outputs, **own) if own else outputs
 
-    def facts(self, pending: PendingStep, outputs: StepOutputs) -> StepFacts:
-        """Returns the facts of a step whose outputs were read."""
+    def facts(self, pending: PendingStep, *, is_first: bool) -> StepFacts:
+        """Returns the facts of a step that was read and timed."""
+        training = self._training
+        numbers = pending.numbers
+        outputs = numbers if isinstance(numbers, StepOutputs) else StepOutputs(loss=numbers)
         loss = outputs.loss
         if loss is None:
             self._faults.warn("loss", "the outputs of a step hold no number that can be the loss")
-        elif self._training.loss_divisor != 1:
-            loss /= self._training.loss_divisor
+        elif training.loss_divisor != 1:
+            loss /= training.loss_divisor
+        samples, tokens = pending.samples, pending.tokens
+        if samples is None and training.samples_per_step is not None:
+            samples = training.samples_per_step * pending.steps
+        if tokens is None and samples is not None and training.seq_length is not None:
+            tokens = samples * training.seq_length
         if pending.secs is not None:
-            self._miss(pending)
+            self._miss(samples, tokens)
         return StepFacts(
             step=pending.step,
             steps=pending.steps,
@@ -93,18 +121,18 @@ class StepReader:
             loss_scale=outputs.loss_scale,
             learning_rate=outputs.learning_rate,
             overflow=outputs.overflow,
-            samples=pending.samples,
-            tokens=pending.tokens,
+            samples=samples,
+            tokens=tokens,
             secs=pending.secs,
             data_secs=pending.data_secs,
-            is_first=pending.is_first,
+            is_first=is_first,
         )
 
-    def _miss(self, pending: PendingStep) -> None:
+    def _miss(self, samples: int | None, tokens: int | None) -> None:
         """Says which rates cannot be known, and what they need."""
-        if pending.samples is None and "samples_per_second" in self._names:
+        if samples is None and "samples_per_second" in self._names:
             self._faults.warn("samples", "samples_per_second is left out: give global_batch_size")
-        if pending.tokens is None and "tokens_per_second" in self._names:
+        if tokens is None and "tokens_per_second" in self._names:
             self._faults.warn("tokens", "tokens_per_second is left out: give seq_length (and global_batch_size)")
 
 
