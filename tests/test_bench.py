@@ -55,3 +55,15 @@ def test_convert_gives_json(run_bench) -> None:
 def test_memory_gives_json(run_bench) -> None:
     outcome = json.loads(run_bench("memory", "--small-mib", "1", "--large-mib", "2", "--json"))
     assert [result["file_mib"] for result in outcome["memory"]] == [1, 2]
+
+
+def test_follow_gives_json(tmp_path: Path) -> None:
+    arguments = ["follow", "--runs", "2", "--secs", "0.2", "--warm-up", "0", "--json"]
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, str(BENCH), *arguments], env=env, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode in (0, 1), done.stderr  # it has just started, so it is not at rest
+    outcome = json.loads(done.stdout)
+    assert [share["what"] for share in outcome["follow"]] == ["at rest", "one run grows twice a second"]
+    assert outcome["is_met"] == (done.returncode == 0)

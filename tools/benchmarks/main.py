@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from benchmarks import binning, callback, convert, memory, monitor
+from benchmarks import binning, callback, convert, follow, memory, monitor
 
-SUBCOMMANDS = (convert, memory, callback, monitor, binning)
+SUBCOMMANDS = (convert, memory, follow, callback, monitor, binning)
 """Each module has `NAME`, a docstring, `add_arguments(parser)` and `run(arguments) -> int`."""
 
 
