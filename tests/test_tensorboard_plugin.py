@@ -140,6 +140,18 @@ def test_a_training_is_shown_step_by_step_by_two_tensorboards_started_before_it(
     assert len(list(board.cache.glob("*/*/*"))) == 1, "one mirror for both"
 
 
+@both_loaders
+def test_all_that_a_training_wrote_is_shown(board: Board, summary_dir: Path, load_fast: bool) -> None:
+    shutil.copytree(summary_dir, board.logdir / "job")
+    client = board.start(load_fast)
+    wait_steps(client, "job", range(1, 17), "loss/auto")
+    for plugin, tag in {"histograms": "activation", "images": "input", "text": "logits"}.items():
+        client.wait_json(f"data/plugin/{plugin}/tags", lambda runs, tag=tag: tag in runs.get("job", ()))
+    client.wait_json("data/plugin/graphs/info", lambda runs: "job" in runs)
+    client.wait_json("data/plugin/scalars/tags", lambda runs: "eval/accuracy" in runs.get("job", ()))
+    assert {path.name for path in board.logdir.joinpath("job").iterdir()} == {p.name for p in summary_dir.iterdir()}
+
+
 # --- both kinds below one logdir
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from ms_summary_bridge.archive import make_decoder
@@ -22,6 +23,7 @@ from ms_summary_bridge.mirror import watch
 from ms_summary_bridge.mirror.home import clean, open_home
 from ms_summary_bridge.mirror.process import keep_up_to_date
 from ms_summary_bridge.mirror.watch import Mirror
+from tests.conftest import TrainSmall
 from tests.scripted import START, build_file, mindspore_name, put, tensorboard_name
 from tests.test_logdir import in_unprivileged_child, make_odd_tree
 
@@ -92,7 +94,7 @@ def test_without_a_mindspore_file_the_link_is_the_logdir_itself(followed: Follow
     tensorboard(followed.source / "tf", range(1, 3))
     assert followed.rounds() == {"tf": [1, 2]}
     assert os.readlink(followed.home.logdir) == str(followed.source)
-    assert sorted(os.listdir(followed.home.path)) == ["logdir", "used"]
+    assert sorted(os.listdir(followed.home.path)) == ["logdir", "source", "used"]
     assert followed.warnings == []
 
 
@@ -167,6 +169,15 @@ def test_a_run_that_the_callback_wrote_is_one_run_and_read_from_its_own_file(fol
     assert not (Path(followed.home.logdir) / "run" / live.name).exists()
     resumed.unlink()
     assert followed.rounds() == {"run": [1, 2, 3]}
+
+
+def test_what_the_callback_wrote_in_a_training_needs_no_conversion(followed: Followed, train_small: TrainSmall) -> None:
+    train_small(followed.source / "job", "--callback", "bridge", "--epochs", "1")
+    seen = followed.rounds()
+    assert seen.keys() == {"job"}
+    assert {*range(1, 9)} <= set(seen["job"])
+    assert os.readlink(followed.home.logdir) == str(followed.source)
+    assert not list(Path(followed.home.path).glob("outputs/*"))
 
 
 def test_the_callback_is_given_time_to_make_both_files(followed: Followed) -> None:
@@ -360,19 +371,21 @@ def test_cleaning_spares_what_is_in_use_and_what_is_not_ours(tmp_path: Path) -> 
     used = open_home(str(tmp_path / "used"), str(cache))
     put(cache / "notes" / "used", b"somebody else's")
     put(cache / "0123456789abcdef" / "used", b"somebody else's")
-    for name in ("old", "large", "small"):  # as processes that have ended leave them
+    for name in ("large", "small"):
+        (tmp_path / name).mkdir()
+    for name in ("old", "gone", "large", "small"):  # as processes that have ended leave them
         code = "import sys; from ms_summary_bridge.mirror.home import open_home; print(open_home(*sys.argv[1:]).path)"
         command = [sys.executable, "-c", code, str(tmp_path / name), str(cache)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         path = Path(done.stdout.strip())
-        put(path / "outputs" / "run" / "events", b"x" * {"old": 10, "large": 5000, "small": 100}[name])
-        now = time.time() - {"old": 40 * 24 * 3600, "large": 2000, "small": 1000}[name]
+        put(path / "outputs" / "run" / "events", b"x" * {"old": 10, "gone": 10, "large": 5000, "small": 100}[name])
+        now = time.time() - {"old": 40 * 24 * 3600, "gone": 2 * 24 * 3600, "large": 2000, "small": 1000}[name]
         os.utime(path / "used", (now, now))
     mine = open_home(str(tmp_path / "mine"), str(cache))
     before = set(os.listdir(cache))
-    assert clean(mine, 10_000) == 5100, "the one that nobody has used for a month is gone"
+    assert clean(mine, 10_000) == 5100, "those are gone that nobody has used for long"
     assert clean(mine, 1000) == 100, "and the oldest, to keep the limit"
-    assert len(before - set(os.listdir(cache))) == 2
+    assert len(before - set(os.listdir(cache))) == 3
     assert {"notes", "0123456789abcdef", Path(used.path).name, Path(mine.path).name} <= set(os.listdir(cache))
 
 
@@ -384,7 +397,7 @@ def test_a_full_cache_holds_the_newest_runs(tmp_path: Path) -> None:
     followed = Followed(source, tmp_path / "cache", limit=int(size * 3.2))
     assert followed.rounds().keys() == {"run1", "run2", "run3"}
     (line,) = followed.warnings
-    assert line.startswith("run0: is not shown")
+    assert line.startswith("run0: is not followed")
     assert "--mindspore_cache_gb" in line
     mindspore(source / "run4", range(1, 1000), modified=OLD + 4)
     assert followed.rounds().keys() == {"run2", "run3", "run4"}
@@ -438,7 +451,6 @@ def test_a_child_that_cannot_work_gives_the_logdir_back(tmp_path: Path, monkeypa
 
 
 def test_a_child_that_is_killed_is_started_again(tmp_path: Path) -> None:
-    psutil = pytest.importorskip("psutil")
     source = tmp_path / "logs"
     mindspore(source / "ms", range(1, 3))
     code = (
@@ -447,7 +459,7 @@ def test_a_child_that_is_killed_is_started_again(tmp_path: Path) -> None:
         "from ms_summary_bridge.mirror.process import keep_up_to_date\n"
         "home = open_home(sys.argv[1], sys.argv[2])\n"
         "keep_up_to_date(home, 1 << 30, lambda line: print(line, flush=True))\n"
-        "print(home.logdir, flush=True)\n"
+        "print(home.path, flush=True)\n"
         "sys.stdin.read()\n"
     )
     with subprocess.Popen(
@@ -458,12 +470,16 @@ def test_a_child_that_is_killed_is_started_again(tmp_path: Path) -> None:
     ) as process:
         try:
             assert process.stdout is not None
-            logdir = Path(process.stdout.readline().strip())
+            home = Path(process.stdout.readline().strip())
+            logdir = home / "logdir"
             wait_for(lambda: read_runs(logdir) == {"ms": [1, 2]})
             (child,) = psutil.Process(process.pid).children()
             child.kill()
             wait_for(lambda: not child.is_running() and psutil.Process(process.pid).children())
             mindspore(source / "later", range(1, 3))
+            wait_for(lambda: read_runs(logdir) == {"ms": [1, 2], "later": [1, 2]})
+
+            shutil.rmtree(home)  # somebody clears the cache
             wait_for(lambda: read_runs(logdir) == {"ms": [1, 2], "later": [1, 2]})
             (second,) = psutil.Process(process.pid).children()
         finally:

@@ -4,7 +4,7 @@ Layer: errors < **mirror.home**. Starts with the viewer, so it loads nothing els
 
 Below the cache (`$XDG_CACHE_HOME/ms_summary_bridge/tensorboard`) each logdir has a directory:
 
-* `logdir`: the link that the viewer is given;
+* `logdir`: the link that the viewer is given; `source`: one that always leads to the logdir;
 * `nodes`: directories of links (`overlay`); `views` and `outputs`: what is converted and what it became (`directory`);
 * `used`: locked (shared) by every viewer that shows the link; what nobody holds may be cleaned;
 * `working`: locked by the one process that writes here, of several that wait for it.
@@ -30,6 +30,7 @@ from ms_summary_bridge.errors import LogdirError
 __all__ = ["Home", "clean", "clear_directory", "open_home", "replace_link", "size_of"]
 
 _UNUSED_SECS: Final = 30 * 24 * 3600
+_ORPHAN_SECS: Final = 24 * 3600
 _ATTEMPTS: Final = 5
 _KEY: Final = re.compile(r"[0-9a-f]{16}")
 
@@ -92,8 +93,9 @@ class Home:
             os.close(handle)  # it was cleaned away meanwhile
         else:
             raise OSError(0, "cleaned again and again by another process", self.path)
-        with contextlib.suppress(FileExistsError):
-            os.symlink(self.source, self.logdir)
+        for link in (os.path.join(self.path, "source"), self.logdir):
+            with contextlib.suppress(FileExistsError):
+                os.symlink(self.source, link)
 
     @property
     def _used_path(self) -> str:
@@ -227,7 +229,9 @@ def size_of(path: str) -> int:
 
 
 def clean(home: Home, limit: int) -> int:
-    """Removes mirrors that nobody has used for a month, and the oldest while all others hold more than `limit` bytes.
+    """Removes old mirrors, and the oldest others while all but this one hold more than `limit` bytes.
+
+    Old is what nobody has used for a month, or for a day if its logdir is gone.
 
     Returns:
         The bytes that the other mirrors still hold.
@@ -241,7 +245,8 @@ def clean(home: Home, limit: int) -> int:
                 others.append((used, size_of(os.path.join(entry.path, "outputs")), entry.path))
     total = sum(size for _, size, _ in others)
     for used, size, path in sorted(others):
-        if (total > limit or time.time() - used > _UNUSED_SECS) and _remove_unused(path):
+        longest = _UNUSED_SECS if os.path.exists(os.path.join(path, "source")) else _ORPHAN_SECS
+        if (total > limit or time.time() - used > longest) and _remove_unused(path):
             total -= size
     return total
 

@@ -29,6 +29,7 @@ _SETTLED_SECS: Final = 10.0
 _FINISHED_SECS: Final = 3600.0
 _SHOW_SECS: Final = 1.0
 _RETRY_SECS: Final = 60.0
+_CLEAN_SECS: Final = 600.0
 _FREE_BYTES: Final = 512 << 20
 """Left free on the disk of the cache, which may be that of the training."""
 _SHORTEST_PAUSE: Final = 1.0
@@ -57,7 +58,8 @@ class Mirror:
         self._fresh: set[str] = set()
         self._retry: dict[str, float] = {}
         self._modified: dict[str, float] = {}
-        self._others = clean(home, limit)
+        self._others = 0
+        self._cleaned_at = float("-inf")
         self._shown_at = 0.0
         self._is_tidy = False
 
@@ -159,8 +161,7 @@ class Mirror:
         for name in wanted:
             directory = self._directory(name)
             size = sum(file.size for file in found[name] if not file.is_of_tensorboard)
-            if not self._has_place(directory, size):
-                directory.remove_output()
+            if not self._has_place(directory, size):  # what is there of it already stays as it is
                 continue
             try:
                 for line in directory.convert(self._show_now_and_then):
@@ -175,6 +176,8 @@ class Mirror:
 
     def _has_place(self, directory: MirroredDirectory, size: int) -> bool:
         """Whether the cache may hold what a directory becomes, which is about as large as its source."""
+        if time.monotonic() - self._cleaned_at > _CLEAN_SECS:
+            self._others, self._cleaned_at = clean(self._home, self._limit), time.monotonic()
         needed = max(size, directory.size)
         free = shutil.disk_usage(self._home.path).free - _FREE_BYTES + directory.size
         while True:
@@ -203,7 +206,7 @@ class Mirror:
 
     def _say_full(self, directory: MirroredDirectory, others: int) -> None:
         self._say(
-            f"{directory.name}: is not shown, because the cache {os.path.dirname(self._home.path)} is full "
+            f"{directory.name}: is not followed, because the cache {os.path.dirname(self._home.path)} is full "
             f"({others >> 20} MiB of {self._limit >> 20} MiB are used, or the disk has less than "
             f"{_FREE_BYTES >> 20} MiB left): raise --mindspore_cache_gb, or name another place with "
             "--mindspore_cache_dir"
