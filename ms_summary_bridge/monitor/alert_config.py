@@ -34,6 +34,7 @@ DIALECTS: Final[tuple[Dialect, ...]] = ("json", "feishu", "dingtalk", "wecom", "
 
 HIDDEN: Final = "***"
 _VARIABLE: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}", re.ASCII)
+_HOST: Final = re.compile(r"[A-Za-z0-9:_.-]+", re.ASCII)
 _SECRETS: Final = ("url", "secret", "headers")
 
 
@@ -76,9 +77,10 @@ class WebhookConfig(msgspec.Struct, frozen=True, kw_only=True):
         if _VARIABLE.fullmatch(self.url):
             return self.url
         try:
-            return urlsplit(self.url).hostname or HIDDEN
+            host = urlsplit(self.url).hostname or ""
         except ValueError:
-            return HIDDEN
+            host = ""
+        return host if _HOST.fullmatch(host) else HIDDEN
 
     def __repr__(self) -> str:
         return f"WebhookConfig(dialect={self.dialect!r}, url={self.place}...)"
