@@ -92,7 +92,7 @@ class HangDetector:
         if is_blind:
             self._called = None
         if beat is not None and beat.count != last.count:
-            return self._go_on(last, beat, 0.0 if is_blind else gap)
+            return self._go_on(last, beat, None if is_blind else gap)
         if not is_blind:
             self._age += gap
         elif not self._is_reported:
@@ -108,8 +108,10 @@ class HangDetector:
             self._beat, self._called, self._calls = beat, beat.monotonic, beat.calls
             self._age = max(0.0, self._now - beat.monotonic)
 
-    def _go_on(self, last: Beat, beat: Beat, gap: float) -> Recovery | None:
-        secs = self._age + gap
+    def _go_on(self, last: Beat, beat: Beat, gap: float | None) -> Recovery | None:
+        """Takes a new beat, `gap` seconds after the last look; None where that is not known."""
+        age = 0.0 if gap is None else min(gap, max(0.0, self._now - beat.monotonic))
+        secs = self._age + (gap or 0.0) - age
         if last.calls:
             self._longest[last.phase] = max(self._longest.get(last.phase, 0.0), secs)
         if beat.calls > self._calls:
@@ -119,9 +121,9 @@ class HangDetector:
                     self._first_secs = call_secs
                 else:
                     self._call_secs.append(call_secs)
-            self._calls, self._called = beat.calls, beat.monotonic
+            self._calls, self._called = beat.calls, None if gap is None else beat.monotonic
         self._beat = beat
-        self._age = min(gap, max(0.0, self._now - beat.monotonic))
+        self._age = age
         is_reported, self._is_reported = self._is_reported, False
         return Recovery(beat, secs) if is_reported else None
 

@@ -1,0 +1,439 @@
+"""When a training hangs and when it is only slow, on a clock that is moved by hand; what is read of a process."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ms_summary_bridge.errors import ConfigError
+from ms_summary_bridge.monitor.config import WatchdogConfig
+from ms_summary_bridge.monitor.config_file import load_config
+from ms_summary_bridge.monitor.config_schema import build_section_schema
+from ms_summary_bridge.monitor.hang_limits import Hang, HangDetector, Recovery
+from ms_summary_bridge.monitor.hang_report import Findings, describe_hang, report_text
+from ms_summary_bridge.monitor.heartbeat import PHASES, Beat, Heartbeat, HeartbeatReader
+from ms_summary_bridge.monitor.process_state import (
+    ProcessState,
+    catches,
+    find_descendants,
+    find_threads,
+    is_free,
+    is_same_program,
+    read_state,
+)
+from ms_summary_bridge.monitor.stacks import Offer, StackReader, offer_stacks, stack_of
+from ms_summary_bridge.monitor.watchdog import poll_secs
+from tests.conftest import ROOT
+from tests.json_schema import is_valid
+
+LIMITS = WatchdogConfig(
+    floor=60, compile_limit=600, evaluation_limit=1000, checkpoint_limit=400, callback_limit=300, factor=10
+)
+
+
+class Timeline:
+    """Plays a training to a detector that looks at it once a second."""
+
+    def __init__(self, config: WatchdogConfig = LIMITS) -> None:
+        self.detector = HangDetector(config, 1.0)
+        self.now = 1000.0
+        self.beat = Beat(1, 0, 0, None, "start", self.now)
+        self.events: list[tuple[float, Hang | Recovery]] = []
+        self._look()
+
+    def _look(self, is_stopped: bool = False) -> None:
+        event = self.detector.observe(self.now, self.beat, is_stopped=is_stopped)
+        if event is not None:
+            self.events.append((self.now - 1000, event))
+
+    def go(self, secs: float, *, is_stopped: bool = False) -> Timeline:
+        """Lets time pass in which the training shows no sign of life."""
+        whole, rest = divmod(secs, 1)
+        for step in [1.0] * int(whole) + [rest] * (rest > 0):
+            self.now += step
+            self._look(is_stopped)
+        return self
+
+    def sleep(self, secs: float) -> Timeline:
+        """Lets time pass in which the whole machine sleeps."""
+        self.now += secs
+        self._look()
+        return self
+
+    def phase(self, phase: str) -> Timeline:
+        """The training begins a phase."""
+        last = self.beat
+        self.beat = Beat(last.count + 1, last.calls, last.step, last.epoch, phase, self.now)
+        return self
+
+    def end_step(self) -> Timeline:
+        """The training ends a step."""
+        last = self.beat
+        self.beat = Beat(last.count + 1, last.calls + 1, last.step + 1, 1, "data", self.now)
+        return self
+
+    def steps(self, count: int, secs: float) -> Timeline:
+        """Trains steps of a length."""
+        for _ in range(count):
+            self.phase("compute").go(secs).end_step()
+        return self
+
+    @property
+    def hangs(self) -> list[tuple[float, str, int]]:
+        """When, in which phase and after which step an alarm was raised."""
+        found = [(at, event) for at, event in self.events if isinstance(event, Hang)]
+        return [(at, event.beat.phase, event.beat.step) for at, event in found]
+
+    @property
+    def recoveries(self) -> list[float]:
+        """How long each hang took that is over."""
+        return [event.secs for _, event in self.events if isinstance(event, Recovery)]
+
+
+# ------------------------------------------------------------------ what is no hang, and what is one
+
+
+def test_a_healthy_training_raises_nothing() -> None:
+    """A two-minute compile, an evaluation of an hour but a bit, a checkpoint of twenty minutes; the default limits."""
+    training = Timeline(WatchdogConfig())
+    training.phase("data").go(20).phase("compile").go(120).end_step().steps(100, 0.5)
+    training.phase("checkpoint").go(20 * 60).phase("data").steps(100, 0.5)
+    training.phase("other").phase("evaluation").go(59 * 60).phase("other").go(3).phase("data").go(200)
+    training.steps(100, 0.5).phase("callbacks").go(25 * 60).phase("data").steps(3, 250)
+    assert training.phase("end").go(10_000).events == []
+
+
+def test_slow_first_step() -> None:
+    """B27."""
+    training = Timeline().phase("compile").go(400).end_step().phase("compute").go(2).end_step().phase("end").go(500)
+    assert training.events == []
+    assert Timeline().phase("compile").go(1000).hangs == [(601, "compile", 0)]
+
+
+@pytest.mark.parametrize(
+    ("phase", "healthy", "limit"), [("evaluation", 294, 1000), ("checkpoint", 194, 400), ("callbacks", 290, 300)]
+)
+def test_other_phases_have_limits_of_their_own(phase: str, healthy: int, limit: int) -> None:
+    """B27: longer than a step may take, and never endless."""
+    training = Timeline().phase("compile").go(5).end_step().go(1)
+    assert training.phase(phase).go(healthy).phase("data").go(2).steps(1, 1).events == []
+    begin = training.now - 1000
+    training.phase(phase).go(2000)
+    assert training.hangs == [(begin + max(limit, 2 * healthy) + 1, phase, 2)]
+
+
+def test_real_hang_is_one_alarm() -> None:
+    """B27: the last step ended at 7; the limit is 60 s."""
+    training = Timeline().phase("compile").go(5).end_step().go(2).end_step().go(400)
+    assert training.hangs == [(68, "data", 2)]
+    assert training.recoveries == []
+
+
+@pytest.mark.parametrize("begin", [["end"], ["compile", "end"]])
+def test_the_end_is_no_hang(begin: list[str]) -> None:
+    """B27: after_end and no_step_run."""
+    training = Timeline()
+    for phase in begin:
+        training.phase(phase).go(1)
+    assert training.go(1000).events == []
+
+
+def test_slow_but_alive() -> None:
+    """B27."""
+    assert Timeline().phase("compile").go(55).end_step().steps(10, 55).events == []
+
+
+def test_a_hang_that_is_over_is_said_and_learned_from() -> None:
+    """B27, recompile: a new shape takes 90 s; the next such pause is none."""
+    training = Timeline().phase("compile").go(5).end_step().steps(1, 5).steps(1, 90)
+    training.go(1)
+    assert training.hangs == [(71, "compute", 2)]
+    assert training.recoveries == pytest.approx([90], abs=1.01)
+    training.steps(5, 90)
+    assert len(training.hangs) == 1
+    training.phase("compute").go(1000)
+    assert len(training.hangs) == 2
+
+
+def test_limits_follow_the_steps() -> None:
+    training = Timeline().phase("compile").go(30).end_step().steps(20, 50)
+    begin = training.now - 1000
+    training.phase("compute").go(1000)
+    assert training.hangs == [(begin + 501, "compute", 21)], "ten times the median"
+    quick = Timeline().phase("compile").go(30).end_step().steps(200, 0.25)
+    begin = quick.now - 1000
+    assert quick.phase("compute").go(100).hangs == [(begin + 61, "compute", 201)], "the floor"
+
+
+def test_one_slow_step_does_not_change_the_median() -> None:
+    training = Timeline().phase("compile").go(1).end_step().steps(50, 8).steps(1, 79).steps(50, 8)
+    begin = training.now - 1000
+    training.phase("compute").go(1000)
+    assert training.hangs == [(begin + 2 * 79 + 1, "compute", 102)], "but what lasted and went well may last again"
+
+
+def test_sinks_of_many_steps() -> None:
+    """One call of the network for each 500 steps, as in data sink mode."""
+    training = Timeline().phase("compile").go(550).end_step().steps(10, 500)
+    assert training.events == []
+
+
+def test_a_machine_that_slept_is_no_hang() -> None:
+    training = Timeline().phase("compile").go(5).end_step().steps(5, 2)
+    training.phase("compute").go(50).sleep(8 * 3600).go(55).end_step()
+    assert training.go(3).events == []
+    begin = training.now - 1000
+    training.phase("compute").go(30).sleep(600).go(200)
+    limit = 2 * 55  # one that lasted 55 s after the sleep went well
+    assert training.hangs == [(begin + 30 + 600 + limit + 1, "compute", 7)], "the whole limit begins anew"
+    training.sleep(8 * 3600).go(1000)
+    assert len(training.hangs) == 1
+    assert training.end_step().go(1) is training
+    assert len(training.recoveries) == 1
+
+
+def test_a_training_that_is_stopped_is_no_hang() -> None:
+    training = Timeline().phase("compile").go(5).end_step().phase("compute").go(30).go(5000, is_stopped=True).go(50)
+    assert training.events == []
+    assert training.go(20).hangs == [(5000 + 5 + 30 + 61, "compute", 1)]
+
+
+def test_sleep_teaches_nothing() -> None:
+    training = Timeline().phase("compile").go(5).end_step()
+    for _ in range(20):
+        training.phase("compute").sleep(3600).go(1).end_step()
+    begin = training.now - 1000
+    assert training.go(500).hangs == [(begin + 61, "data", 21)]
+
+
+def test_beats_that_cannot_be_read_are_no_sign_of_life() -> None:
+    detector = HangDetector(LIMITS, 1.0)
+    assert detector.observe(0.0, None) is None
+    beat = Beat(9, 3, 3, None, "compute", 0.0)
+    assert detector.observe(1.0, beat) is None
+    found = [detector.observe(1.0 + second, None) for second in range(1, 100)]
+    assert [type(event).__name__ for event in found if event] == ["Hang"]
+
+
+# ------------------------------------------------------------------ the heartbeat
+
+
+def test_heartbeat() -> None:
+    heartbeat = Heartbeat(40)
+    reader = HeartbeatReader(heartbeat.descriptor)
+    first = reader.read()
+    assert first is not None
+    assert (first.calls, first.step, first.epoch, first.phase) == (0, 40, None, "start")
+    for number, phase in enumerate(PHASES, start=2):
+        heartbeat.beat(phase)
+        assert reader.read() == Beat(number, 0, 40, None, phase, reader.read().monotonic)  # type: ignore[union-attr]
+    heartbeat.end_step(41, 2)
+    heartbeat.beat("data")
+    last = reader.read()
+    assert last is not None
+    assert (last.calls, last.step, last.epoch) == (1, 41, 2)
+    assert last.monotonic >= first.monotonic
+    for place in range(44):
+        byte = os.pread(heartbeat.descriptor, 1, place)
+        os.pwrite(heartbeat.descriptor, bytes([byte[0] ^ 1]), place)
+        assert reader.read() is None, "half of a beat is none"
+        os.pwrite(heartbeat.descriptor, byte, place)
+    assert reader.read() == last
+    heartbeat.close()
+    heartbeat.beat("end")  # one that is late does no harm
+    assert reader.read().phase == "end"  # type: ignore[union-attr]
+
+
+# ------------------------------------------------------------------ processes
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    """A process with a second thread that answers to be asked for its stacks, and a fork of it."""
+    code = """
+import os, sys, threading
+from ms_summary_bridge.monitor.stacks import offer_stacks
+offer = offer_stacks()
+def wait_in_thread():
+    threading.Event().wait()
+threading.Thread(target=wait_in_thread, daemon=True).start()
+if os.fork() == 0:
+    def wait_in_fork():
+        sys.stdin.read()
+    wait_in_fork()
+    os._exit(0)
+print(offer.signum, offer.descriptor, threading.get_ident(), flush=True)
+sys.stdin.read()
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, start_new_session=True
+    )
+    try:
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            assert stream is not None
+            stream.close()
+
+
+def test_stacks_of_another_process(child: subprocess.Popen[bytes]) -> None:
+    assert child.stdout is not None
+    signum, descriptor, ident = map(int, child.stdout.readline().split())
+    shared = os.open(f"/proc/{child.pid}/fd/{descriptor}", os.O_RDWR | os.O_APPEND)
+    try:
+        reader = StackReader(Offer(child.pid, signum, shared))
+        (fork,) = find_descendants(child.pid)
+        assert is_same_program(child.pid, fork.pid)
+        # As another thread answers where a driver keeps the main one from it.
+        text = reader._ask_thread(child.pid)
+        main = stack_of(text, ident)
+        assert main.strip().startswith('File "<string>", line 14 in <module>'), text
+        (answering,) = re.findall(r"Current thread 0x([0-9a-f]+)", text)
+        assert int(answering, 16) != ident
+        assert "wait_in_thread" in stack_of(text, int(answering, 16))
+        whole = reader._ask(child.pid)
+        assert int(re.findall(r"Current thread 0x([0-9a-f]+)", whole)[0], 16) == ident
+        assert "wait_in_fork" in reader._ask(fork.pid)
+        assert "wait_in_thread" not in reader._ask(fork.pid)
+        assert child.poll() is None
+    finally:
+        os.close(shared)
+
+
+def test_a_process_that_would_not_survive_the_question_is_not_asked() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        offer = offer_stacks()
+        assert offer is not None
+        reader = StackReader(Offer(process.pid, offer.signum, offer.descriptor))
+        assert reader.read([]) == {}
+        assert process.poll() is None
+        process.kill()
+
+
+def test_a_signal_that_somebody_uses_is_left_alone() -> None:
+    offer = offer_stacks()
+    assert offer is not None
+    assert offer_stacks() is offer, "once for a process"
+    assert not is_free(offer.signum)
+    other = signal.SIGRTMAX - 2
+    assert is_free(other)
+    before = signal.signal(other, lambda *_: None)
+    try:
+        assert not is_free(other)
+        assert catches(os.getpid(), other)
+        signal.signal(other, signal.SIG_IGN)
+        assert not is_free(other)
+    finally:
+        signal.signal(other, before)
+    assert is_free(other)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [offer.signum])
+    try:
+        assert not catches(os.getpid(), offer.signum, thread=threading.get_native_id())
+        assert catches(os.getpid(), offer.signum)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [offer.signum])
+
+
+def test_what_is_read_of_a_process(tmp_path: Path) -> None:
+    line = "7 (a b) (c) D 3 7 7 0 -1 4194304 9 0 0 0 250 150 0 0 20 0 12 0 98765 1 1"
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "stat").write_text(line)
+    (tmp_path / "7" / "wchan").write_text("devdrv_wait")
+    found = read_state(7, proc=str(tmp_path))
+    ticks = os.sysconf("SC_CLK_TCK")
+    assert found == ProcessState(7, "a b) (c", "D", 3, 12, 400 / ticks, 98765, "devdrv_wait")
+    assert found.describe() == "7 (a b) (c): in an uninterruptible wait (driver or disk) in devdrv_wait, 12 threads"
+    assert read_state(8, proc=str(tmp_path)) is None
+    (tmp_path / "7" / "stat").write_text("7 (a")
+    assert read_state(7, proc=str(tmp_path)) is None
+
+
+def test_what_is_read_of_this_process() -> None:
+    found = read_state(os.getpid())
+    assert found is not None
+    assert (found.state, found.parent, found.is_stopped, found.has_ended) == ("R", os.getppid(), False, False)
+    assert threading.get_native_id() in [thread.pid for thread in find_threads(os.getpid())]
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        assert process.pid in [child.pid for child in find_descendants(os.getpid())]
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        stopped = read_state(process.pid)
+        assert stopped is not None
+        assert stopped.is_stopped
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        ended = read_state(process.pid)
+        assert ended is not None
+        assert ended.has_ended
+
+
+# ------------------------------------------------------------------ report and configuration
+
+
+def test_a_report_without_stacks_says_so() -> None:
+    alert = describe_hang(Hang(Beat(9, 4, 4, 1, "evaluation", 0.0), 70.2, 60.0), rank=3, pid=7)
+    process = ProcessState(7, "python", "D", 1, 2, 0.0, 0, "devdrv_wait")
+    found = Findings(process=process, thread=None, children=[], stacks={}, cpu_share=0.5)
+    text = report_text(alert, found, 1, is_whole=False)
+    head = "CRITICAL hang: step 4, epoch 1, rank 3: no sign of life for 70 s, evaluating (limit 60 s)"
+    assert text.splitlines()[0] == head
+    assert "devdrv_wait, 2 threads, 50 % of a processor since then" in text
+    assert "no stacks: the process did not answer" in text
+    for phase in PHASES:
+        said = describe_hang(Hang(Beat(1, 1, 1, None, phase, 0.0), 1.0, 1.0), 0, 1)
+        assert said.advice
+        assert said.fields["phase"] == phase
+
+
+@pytest.mark.parametrize(
+    ("given", "right"),
+    [
+        (True, WatchdogConfig()),
+        (False, WatchdogConfig(enable=False)),
+        (None, WatchdogConfig()),
+        ({}, WatchdogConfig()),
+        ({"floor": 5, "factor": None, "action": "KILL"}, WatchdogConfig(floor=5.0, action="kill")),
+        ({"enable": False, "grace": 0}, WatchdogConfig(enable=False, grace=0.0)),
+    ],
+)
+def test_configuration(given: Any, right: WatchdogConfig) -> None:
+    assert load_config({"watchdog": given}).watchdog == right
+    assert load_config({"callback": {"params": {}}, "watchdog": given}).watchdog == right
+    if given is not None and given != {"floor": 5, "factor": None, "action": "KILL"}:
+        assert is_valid({"watchdog": given}, build_section_schema())
+
+
+def test_all_problems_of_a_configuration() -> None:
+    wrong = {"flor": 5, "factor": 0.5, "floor": 0, "action": "kil", "compile_limit": "1:00", "enable": "no"}
+    with pytest.raises(ConfigError) as raised:
+        load_config({"watchdog": wrong})
+    said = "\n".join(raised.value.problems)
+    assert len(raised.value.problems) == len(wrong)
+    assert "$.watchdog.flor: there is no key 'flor' here; did you mean 'floor'?" in said
+    assert "$.watchdog.factor: must be 1 or more" in said
+    assert "did you mean 'kill'?" in said
+    with pytest.raises(ConfigError, match=r"must be a mapping, like \{floor: 600\}, or true or false"):
+        load_config({"watchdog": 3})
+    assert not is_valid({"watchdog": {"flor": 5}}, build_section_schema())
+    assert not is_valid({"watchdog": 3}, build_section_schema())
+
+
+def test_true_alone_includes_the_watchdog() -> None:
+    assert load_config(True).watchdog.enable
+
+
+def test_how_often_it_looks() -> None:
+    assert poll_secs(WatchdogConfig()) == 5.0
+    assert poll_secs(WatchdogConfig(floor=10)) == 0.5
+    assert poll_secs(WatchdogConfig(grace=0, callback_limit=0.001)) == 0.05

@@ -1,0 +1,240 @@
+"""The watchdog beside real processes that hang, recover, end and are killed. No mindspore is needed for that."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ms_summary_bridge.monitor import Monitor
+from ms_summary_bridge.monitor.process_state import read_state
+from ms_summary_bridge.monitor.watchdog_link import WatchdogLink
+from tests.bridge_scripts.runs import wait_until
+from tests.conftest import ROOT, TESTS
+from tests.monitor_run import strict_lines
+
+SCRIPT = TESTS / "monitor_scripts" / "hanging_loop.py"
+
+
+class Training:
+    """A process that trains.
+
+    Args:
+        directory: Where its files go.
+        kind: How it hangs, as hanging_loop.py knows it.
+        watchdog: Keys of the configuration's `watchdog`.
+        options: Of Popen.
+    """
+
+    def __init__(self, directory: Path, kind: str, watchdog: dict[str, Any], **options: Any) -> None:
+        self.directory = directory
+        os.mkfifo(directory / "release")
+        self.process = subprocess.Popen(
+            [sys.executable, str(SCRIPT), str(directory), kind, json.dumps(watchdog)],
+            cwd=directory,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            **options,
+        )
+
+    def release(self) -> None:
+        """Lets it go on."""
+        with (self.directory / "release").open("wb") as pipe:
+            pipe.write(b"x")
+
+    def notes(self, run: str = "run") -> list[dict[str, Any]]:
+        """What the watchdog has written for programs; every line must be strict JSON."""
+        path = self.directory / "default" / run / "rank_0" / "hang.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def wait_for_note(self, run: str = "run") -> dict[str, Any]:
+        """Returns the first one, once it is there."""
+        wait_until(lambda: self.notes(run))
+        return self.notes(run)[0]
+
+    @property
+    def watchdog(self) -> int:
+        """Process of the watchdog."""
+        path = self.directory / "watchdog"
+        wait_until(path.exists)
+        return int(path.read_text())
+
+    @property
+    def output(self) -> str:
+        """What it and the watchdog said."""
+        return (self.directory / "output.txt").read_text()
+
+
+@contextlib.contextmanager
+def training(directory: Path, kind: str, **watchdog: Any) -> Iterator[Training]:
+    """Starts a training whose output goes to a file, and kills it at the end."""
+    with (directory / "output.txt").open("wb") as output:
+        running = Training(directory, kind, watchdog, stdout=output, stderr=output)
+    try:
+        yield running
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.process.pid, signal.SIGKILL)
+        running.process.wait()
+
+
+def has_gone(pid: int) -> bool:
+    state = read_state(pid)
+    return state is None or state.has_ended
+
+
+# ------------------------------------------------------------------ a hang is reported
+
+
+@pytest.mark.parametrize(
+    ("kind", "phase", "function"),
+    [
+        ("python", "compute", "wait_in_python"),
+        ("c", "compute", "wait_in_c"),
+        ("thread", "compute", "wait_in_c"),
+        ("evaluation", "evaluation", "wait_in_python"),
+    ],
+)
+def test_a_hang_is_reported_once_with_stacks(tmp_path: Path, kind: str, phase: str, function: str) -> None:
+    with training(tmp_path, kind, evaluation_limit=3) as running:
+        note = running.wait_for_note()
+        assert (note["kind"], note["rule"], note["severity"], note["rank"]) == ("hang", "hang", "critical", 0)
+        assert note["step"] == 3 if kind != "thread" else note["step"] >= 3
+        assert (note["fields"]["phase"], note["fields"]["pid"]) == (phase, running.process.pid)
+        assert note["value"] > note["bound"] == (3.0 if phase == "evaluation" else 2.0)
+        assert function in note["found"]["stacks"][str(running.process.pid)]
+        assert "writer.py" in note["found"]["stacks"][str(running.process.pid)], "of all threads"
+        assert note["found"]["process"]["state"] == "S"
+        (report,) = (tmp_path / "default" / "run" / "rank_0").glob("hang-*.txt")
+        text = report.read_text()
+        assert text.splitlines()[0].startswith(f"CRITICAL hang: step {note['step']}, rank 0: no sign of life for ")
+        assert text.count(function) == (1 if kind == "thread" else 2), "of the training thread, and of all"
+        wait_until(lambda: f"all stacks: {report}" in running.output)
+        assert "stack of the training thread, most recent call first:" in running.output
+        watchdog = running.watchdog
+        running.release()
+        assert running.process.wait(60) == 0
+        wait_until(lambda: has_gone(watchdog))
+        assert [line["kind"] for line in running.notes()] == ["hang", "recovered"]
+        assert running.notes()[1]["severity"] == "info"
+        assert "the training went on after" in running.output
+        assert running.output.count("CRITICAL") == 1
+        steps = strict_lines(tmp_path / "default" / "run" / "rank_0")
+        assert [line["values"]["loss"] for line in steps if line["kind"] == "sample"][-1] == 0.25, "not torn"
+
+
+def test_the_first_step_has_a_limit_of_its_own(tmp_path: Path) -> None:
+    with training(tmp_path, "first step of another", floor=600) as running:
+        note = running.wait_for_note("other")
+        assert (note["fields"]["phase"], note["step"], note["bound"]) == ("compile", 0, 1.0)
+        running.release()
+        assert running.process.wait(60) == 0
+        assert running.notes() == []
+
+
+def test_a_healthy_training_is_not_spoken_of(tmp_path: Path) -> None:
+    with training(tmp_path, "healthy", floor=600) as running:
+        assert running.process.wait(60) == 0
+        wait_until(lambda: has_gone(running.watchdog))
+        assert running.notes() == []
+        assert "done" in running.output
+        assert "hang" not in running.output
+    assert sorted(path.name for path in (tmp_path / "default" / "run" / "rank_0").iterdir()) == [
+        *("metrics.jsonl", "monitor.log"),
+    ]
+
+
+# ------------------------------------------------------------------ and what becomes of the processes
+
+
+@pytest.mark.parametrize("kind", ["c", "python"])
+def test_a_killed_training_leaves_no_watchdog_and_no_open_pipe(tmp_path: Path, kind: str) -> None:
+    running = Training(tmp_path, kind, {}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        running.wait_for_note()
+        watchdog = running.watchdog
+        running.process.kill()
+        _, errors = running.process.communicate(timeout=60)  # would wait for a watchdog that holds the pipe
+        assert b"CRITICAL hang: step 3" in errors
+        wait_until(lambda: has_gone(watchdog))
+    finally:
+        running.process.kill()
+        running.process.wait()
+
+
+def test_an_output_that_nobody_reads_holds_nothing_up(tmp_path: Path) -> None:
+    """The pipe is full, as when a launcher has died; the files tell all the same."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"x" * 4096)
+    os.set_blocking(writing, True)
+    with (tmp_path / "output.txt").open("wb") as output:
+        running = Training(tmp_path, "python", {}, stdout=output, stderr=writing)
+    try:
+        assert "wait_in_python" in json.dumps(running.wait_for_note())
+        running.release()
+        assert running.process.wait(60) == 0
+    finally:
+        running.process.kill()
+        running.process.wait()
+        os.close(reading)
+        os.close(writing)
+
+
+@pytest.mark.parametrize(("kind", "code"), [("c", -signal.SIGTERM), ("stubborn", -signal.SIGKILL)])
+def test_kill_on_request(tmp_path: Path, kind: str, code: int) -> None:
+    with training(tmp_path, kind, action="kill", grace=0.5) as running:
+        watchdog = running.watchdog
+        assert running.process.wait(60) == code
+        wait_until(lambda: has_gone(watchdog))
+        assert "wait_in_c" in json.dumps(running.notes()[0]), "first the report"
+        assert "is ended (watchdog action: kill)" in running.output
+
+
+def test_a_watchdog_that_is_killed_costs_one_warning(tmp_path: Path) -> None:
+    with training(tmp_path, "python", floor=600) as running:
+        os.kill(running.watchdog, signal.SIGKILL)
+        wait_until(lambda: has_gone(running.watchdog))
+        running.release()
+        assert running.process.wait(60) == 0
+        assert running.output.count("the watchdog ended before the training, with -9") == 1
+
+
+def test_a_watchdog_that_cannot_be_started_costs_one_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("ms_summary_bridge.monitor.watchdog_link.subprocess.Popen", refuse)
+    section = {"interval": 0, "backend": ["local"], "save_dir": str(tmp_path), "run_id": "run", "metrics": ["loss"]}
+    with Monitor(section) as monitor:
+        monitor.step(loss=0.5)
+        with monitor.timing("evaluation"):
+            monitor.step(loss=0.25)
+    assert sum("a hang will not be noticed: " in record.message for record in caplog.records) == 1
+    assert (
+        len([line for line in strict_lines(tmp_path / "default" / "run" / "rank_0") if line["kind"] == "sample"]) == 2
+    )
+
+
+def test_no_watchdog_where_none_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        pytest.fail("a process was started")
+
+    monkeypatch.setattr(WatchdogLink, "_start", refuse)
+    section = {"backend": ["local"], "save_dir": str(tmp_path), "run_id": "run", "watchdog": False}
+    with Monitor(section) as monitor:
+        monitor.step(loss=0.5)
+        assert monitor._watchdog.pid is None
