@@ -46,6 +46,8 @@ def _holds(value: Any, word: str, schema: dict[str, Any]) -> bool:
             return True
         case "minimum":
             return not is_number or value >= rule
+        case "maximum":
+            return not is_number or value <= rule
         case "exclusiveMinimum":
             return not is_number or value > rule
         case "pattern":
@@ -54,6 +56,8 @@ def _holds(value: Any, word: str, schema: dict[str, Any]) -> bool:
             return not isinstance(value, list) or all(is_valid(item, rule) for item in value)
         case "uniqueItems":
             return not isinstance(value, list) or all(item not in value[:place] for place, item in enumerate(value))
+        case "minItems":
+            return not isinstance(value, list) or len(value) >= rule
         case "required":
             return not isinstance(value, dict) or rule == [key for key in rule if key in value]
         case "minProperties":

@@ -118,6 +118,10 @@ def test_every_key_is_taken_and_arrives() -> None:
         "save_epochs": 2,
         "bridge": {"collect_freq": 5, "collect_specified_data": {"collect_graph": False}},
         "watchdog": False,
+        "alerts": False,
+        "alert_actions": ["log", "stop"],
+        "exit_code": 3,
+        "stop_patience": 5,
         "global_batch_size": 64,
         "seq_length": 4096,
         "initial_step": 100,
@@ -159,7 +163,11 @@ def test_every_key_is_taken_and_arrives() -> None:
     assert not config.auto_print
     assert (config.save_checkpoint_steps, config.keep_checkpoint_max, config.per_print_step) == (500, 3, 20)
     assert not config.watchdog.enable
-    for name in given.keys() - {"run_id", "backend", "metrics", "callback", "watchdog"}:
+    assert config.alerts == ()
+    assert [action.kind for action in config.alert_actions] == ["log", "stop"]
+    for name in given.keys() - {
+        "run_id", "backend", "metrics", "callback", "watchdog", "alerts", "alert_actions"
+    }:  # fmt: skip
         assert getattr(config, name) == given[name], name
 
 

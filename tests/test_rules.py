@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from ms_summary_bridge.monitor.alert import Alert
-from ms_summary_bridge.monitor.rules import DEFAULT_RULES, Point, Rule, make_rule, rule_names
+from ms_summary_bridge.monitor.config import DEFAULT_ALERTS
+from ms_summary_bridge.monitor.rules import Point, Rule, make_rule, rule_names
 
 NAN = math.nan
 
@@ -42,7 +43,7 @@ def test_each_rule_can_be_made_without_arguments_and_says_what_it_looks_at() -> 
         assert rule.name == name
         assert rule.metrics
         assert rule.observe(Point(step=1, values={}, monotonic=0.0)) is None
-    assert set(DEFAULT_RULES) <= set(rule_names())
+    assert set(DEFAULT_ALERTS) <= set(rule_names())
 
 
 # ------------------------------------------------------------------ bounds
@@ -350,7 +351,7 @@ def test_a_healthy_training_of_100_000_steps_raises_no_alarm(seed: int) -> None:
     points = healthy(seed, 100_000)
     rules = [
         make_rule(name, {"limits": {"memory_usage": 60_000.0}} if name == "memory_trend" else {})
-        for name in DEFAULT_RULES
+        for name in DEFAULT_ALERTS
     ]
     alerts = []
     for number, given in enumerate(points, start=1):

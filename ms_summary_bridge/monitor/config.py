@@ -1,6 +1,6 @@
 """What a `monitor_config` section says, checked and with every default in place.
 
-Layer: the lowest of monitor.
+Layer: monitor.alert_config < **monitor.config**.
 
 `config_file.load_config` makes these from a YAML file or a dict; nothing below it meets an unchecked value.
 """
@@ -11,8 +11,11 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from ms_summary_bridge.monitor.alert_config import ActionConfig, AlertConfig
+
 __all__ = [
     "BACKENDS",
+    "DEFAULT_ALERTS",
     "DEFAULT_METRICS",
     "Bounds",
     "CallbackConfig",
@@ -25,6 +28,20 @@ BACKENDS: Final = ("local", "tensorboard", "mindinsight", "wandb")
 """Where values can go, in the order of the documentation."""
 
 DEFAULT_METRICS: Final = ("loss", "lr", "step_time", "samples_per_second", "memory_usage")
+
+DEFAULT_ALERTS: Final = (
+    "nonfinite",
+    "overflow_streak",
+    "spike",
+    "gradient_explosion",
+    "gradient_vanishing",
+    "divergence",
+    "throughput_drop",
+    "memory_trend",
+    "overload",
+)
+"""The rules that are on where nobody says otherwise: each is silent in a training that is well. `threshold` has no
+bound of its own, and how long a loss may stand still (`not_improving`) is known only to who trains."""
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,6 +151,11 @@ class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
         flops_per_token: Floating point operations of a token, forward and backward, for mfu.
         model_flops: Floating point operations of a step over all cards, for mfu; goes before `flops_per_token`.
         peak_flops: Floating point operations per second that one card can do, for mfu.
+        alerts: The rules that raise alarms.
+        alert_actions: What is done for an alarm whose rule has no actions of its own.
+        exit_code: With which the process ends after an alarm has stopped the training; None to go on as after any
+            training.
+        stop_patience: Seconds that a rank waits for the others to agree on a stop.
         source: File the section came from, or `dict`.
         raw: The section as given, after `extends` and overrides; stored with the run.
     """
@@ -168,5 +190,9 @@ class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
     flops_per_token: float | None = None
     model_flops: float | None = None
     peak_flops: float | None = None
+    alerts: tuple[AlertConfig, ...] = tuple(AlertConfig(rule=rule) for rule in DEFAULT_ALERTS)
+    alert_actions: tuple[ActionConfig, ...] = (ActionConfig(kind="log"),)
+    exit_code: int | None = None
+    stop_patience: float = 60.0
     source: str = "dict"
     raw: dict[str, Any] = {}

@@ -19,7 +19,7 @@ from ms_summary_bridge.monitor.alert_config import (
     Dialect,
     WebhookConfig,
 )
-from ms_summary_bridge.monitor.config_kinds import Choice, Text, Whole
+from ms_summary_bridge.monitor.config_kinds import Choice, Number, Text, Whole
 from ms_summary_bridge.monitor.config_problems import INVALID, Kind, Problems, nearest
 from ms_summary_bridge.monitor.config_yaml import join_path
 
@@ -34,6 +34,7 @@ _HOSTS: Final[dict[str, Dialect]] = {
 }
 """Which dialect a host understands, for an address without one."""
 
+_SECS: Final = Number(above=0)
 _ALWAYS: Final = ("journal", "tensorboard", "mindinsight", "wandb", "local")
 
 
@@ -100,12 +101,12 @@ _WEBHOOK: Final[dict[str, Parameter]] = {
     "secret": Parameter(_Hidden(), "of the signature (Feishu, DingTalk), or ${NAME}"),
     "headers": Parameter(_Headers(), "more lines of the request's head"),
     "keyword": Parameter(Text(), "a word that the service wants in each message"),
-    "timeout": Parameter(_ABOVE_ZERO, "seconds of one attempt"),
+    "timeout": Parameter(_SECS, "seconds of one attempt"),
     "attempts": Parameter(Whole(1), "how often it is tried"),
 }
 _COMMAND: Final[dict[str, Parameter]] = {
     "argv": Parameter(Text(), "the program and its arguments, as a list; no shell reads them"),
-    "timeout": Parameter(_ABOVE_ZERO, "seconds after which it is killed"),
+    "timeout": Parameter(_SECS, "seconds after which it is killed"),
 }
 
 
@@ -202,21 +203,14 @@ class Actions:
     def schema(self) -> dict[str, Any]:
         """See `Kind`."""
         argv = {"type": "array", "items": {"type": ["string", "number"]}, "minItems": 1}
-        command = {**describe_keys(_COMMAND), "argv": {**argv, "description": _COMMAND["argv"].meaning}}
+        keys = {**describe_keys(_COMMAND), "argv": {**argv, "description": _COMMAND["argv"].meaning}}
+        command = {"anyOf": [argv, object_schema(keys, required=["argv"])]}
+        webhook = {"anyOf": [{"type": "string"}, object_schema(describe_keys(_WEBHOOK), required=["url"])]}
         one = {
             "anyOf": [
                 {"enum": [name for name in ACTIONS if name not in ("command", "webhook")]},
-                object_schema(
-                    {"command": {"anyOf": [argv, object_schema(command, required=["argv"])]}}, required=["command"]
-                ),
-                object_schema(
-                    {
-                        "webhook": {
-                            "anyOf": [{"type": "string"}, object_schema(describe_keys(_WEBHOOK), required=["url"])]
-                        }
-                    },
-                    required=["webhook"],
-                ),
+                object_schema({"command": command}, required=["command"]),
+                object_schema({"webhook": webhook}, required=["webhook"]),
             ]
         }
         return {"anyOf": [one, {"type": "array", "items": one, "uniqueItems": True}]}

@@ -149,7 +149,7 @@ class Alerts:
             return INVALID
         rule = given.pop("rule", None)
         if not isinstance(rule, str) or rule not in RULE_KEYS:
-            hint = nearest(rule, RULE_KEYS) or f"; there are {', '.join(RULE_KEYS)}"
+            hint = (rule is not None and nearest(rule, RULE_KEYS)) or f"; there are {', '.join(RULE_KEYS)}"
             said = "names no rule" if rule is None else f"there is no rule {str(rule)[:30]!r}"
             problems.add(join_path(path, "rule"), said + hint)
             return INVALID
@@ -178,7 +178,7 @@ class Alerts:
         """See `Kind`."""
         one = [
             object_schema(
-                {"rule": {"const": rule}, **describe_keys({**keys, **_COMMON})},
+                {"rule": {"enum": [rule]}, **describe_keys({**keys, **_COMMON})},
                 required=["rule", "metric"] if rule == "threshold" else ["rule"],
             )
             for rule, keys in RULE_KEYS.items()

@@ -1,17 +1,19 @@
 """Checks a section and makes the configuration of it; all problems come out at once.
 
-Layer: monitor.config_keys < **monitor.config_check**.
+Layer: monitor.config_keys, monitor.rules < **monitor.config_check**.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from ms_summary_bridge.monitor.alert_config import AlertConfig
 from ms_summary_bridge.monitor.config import CallbackConfig, MetricConfig, MonitorConfig
 from ms_summary_bridge.monitor.config_keys import CALLBACK_TYPE, PARAMS, SECTION, WITHIN_BOTH, Key
 from ms_summary_bridge.monitor.config_problems import INVALID, Problems, check_mapping, nearest
 from ms_summary_bridge.monitor.config_yaml import join_path
+from ms_summary_bridge.monitor.rules import make_rule
 
 __all__ = ["OWN_TYPES", "check_section"]
 
@@ -45,9 +47,11 @@ def check_section(section: Any, path: str, problems: Problems, source: str) -> M
     _choose_backends(values, given, path, problems)
     if INVALID in values.values():
         return MonitorConfig()
+    values["alerts"] = _join_alerts(values.get("alerts", True))
     limits = values.get("warn_on_value", {})
-    if limits:
-        values["metrics"] = _add_limited(values.get("metrics", MonitorConfig().metrics), limits)
+    watched = [*limits, *(name for name in _find_watched(values["alerts"]) if name not in limits)]
+    if watched:
+        values["metrics"] = _add_watched(values.get("metrics", MonitorConfig().metrics), watched)
     warnings = {name: values.pop(name) for name in PARAMS if name in values}
     return MonitorConfig(
         callback=CallbackConfig(type=kind, params=params, **warnings), source=source, raw=section, **values
@@ -119,7 +123,25 @@ def _choose_backends(values: dict[str, Any], given: dict[str, Any], path: str, p
     values["backends"] = backends
 
 
-def _add_limited(metrics: tuple[MetricConfig, ...], limits: Mapping[str, object]) -> tuple[MetricConfig, ...]:
-    """Adds the metrics that have a limit and are not in the list: what is watched must be measured."""
+def _join_alerts(given: bool | tuple[tuple[str, AlertConfig | None], ...]) -> tuple[AlertConfig, ...]:
+    """Returns the rules: those that are on by default, but for the ones that are named, and then these."""
+    if isinstance(given, bool):
+        return MonitorConfig().alerts if given else ()
+    named = {rule for rule, _ in given}
+    defaults = [alert for alert in MonitorConfig().alerts if alert.rule not in named]
+    return (*defaults, *(alert for _, alert in given if alert is not None))
+
+
+def _find_watched(alerts: tuple[AlertConfig, ...]) -> list[str]:
+    """Returns the metrics that rules with parameters of the user's look at."""
+    names: list[str] = []
+    for alert in alerts:
+        if alert.params:
+            names += make_rule(alert.rule, alert.params).watched
+    return list(dict.fromkeys(names))
+
+
+def _add_watched(metrics: tuple[MetricConfig, ...], watched: Iterable[str]) -> tuple[MetricConfig, ...]:
+    """Adds the metrics that are watched and not in the list: what is watched must be measured."""
     known = {metric.name for metric in metrics}
-    return (*metrics, *(MetricConfig(name=name) for name in limits if name not in known))
+    return (*metrics, *(MetricConfig(name=name) for name in watched if name not in known))

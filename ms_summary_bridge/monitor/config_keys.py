@@ -1,6 +1,6 @@
 """Every key of a `monitor_config` section: its kind and its meaning, the one source of check, schema and template.
 
-Layer: monitor.config_metric_kinds, monitor.config_watchdog < **monitor.config_keys**.
+Layer: monitor.config_alert_kinds, monitor.config_watchdog < **monitor.config_keys**.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from ms_summary_bridge.monitor.config import BACKENDS
+from ms_summary_bridge.monitor.config_action_kinds import Actions
+from ms_summary_bridge.monitor.config_alert_kinds import Alerts
 from ms_summary_bridge.monitor.config_kinds import Choice, Flag, Name, Number, OneOrMore, Pattern, Text, Whole
 from ms_summary_bridge.monitor.config_metric_kinds import Limits, MetricEntry
 from ms_summary_bridge.monitor.config_problems import INVALID, Kind, Problems, check_mapping, nearest, show
@@ -153,6 +155,10 @@ SECTION: Final[dict[str, Key]] = {
     "flops_per_token": Key(_FLOPS, "floating point operations of a token, forward and backward, for mfu"),
     "model_flops": Key(_FLOPS, "floating point operations of a step over all cards, for mfu"),
     "peak_flops": Key(_FLOPS, "floating point operations per second of one card, for mfu"),
+    "alerts": Key(Alerts(), "rules that raise alarms, added to those that are on by default; false for none"),
+    "alert_actions": Key(Actions(), "what an alarm does whose rule has no actions of its own"),
+    "exit_code": Key(Whole(0, most=255), "with which the process ends when an alarm has stopped the training"),
+    "stop_patience": Key(Number(above=0), "seconds that a rank waits for the others to agree on a stop"),
     **WITHIN_BOTH,
 }
 """Keys of the section, but `callback` and `extends`."""

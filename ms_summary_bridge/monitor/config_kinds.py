@@ -113,10 +113,11 @@ def _say_no_number(value: Any) -> str:
 
 
 class Whole:
-    """A whole number of at least `least`; `1e3` is one too."""
+    """A whole number from `least` to `most`; `1e3` is one too."""
 
-    def __init__(self, least: int) -> None:
+    def __init__(self, least: int, *, most: int = _MAX_WHOLE) -> None:
         self._least = least
+        self._most = most
         self._number = Number()
 
     def check(self, value: Any, path: str, problems: Problems) -> Any:
@@ -128,15 +129,17 @@ class Whole:
             problems.add(path, f"must be a whole number, got {show(value)}")
         elif number < self._least:
             problems.add(path, f"must be {self._least} or more, got {show(value)}")
-        elif number > _MAX_WHOLE:
-            problems.add(path, f"is too large: {show(value)}")
+        elif number > self._most:
+            limit = "" if self._most == _MAX_WHOLE else f"; {self._most} is the most"
+            problems.add(path, f"is too large: {show(value)}{limit}")
         else:
             return int(number)
         return INVALID
 
     def schema(self) -> dict[str, Any]:
         """See `Kind`."""
-        return {"type": "integer", "minimum": self._least}
+        limit = {} if self._most == _MAX_WHOLE else {"maximum": self._most}
+        return {"type": "integer", "minimum": self._least, **limit}
 
 
 class Text:

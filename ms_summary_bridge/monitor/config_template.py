@@ -53,6 +53,10 @@ _OFFERED: Final = {
     "flops_per_token": "6.0e+9",
     "model_flops": "1.0e+15",
     "peak_flops": "3.0e+14",
+    "alerts": "[{rule: nonfinite, patience: 3, actions: [log, stop]}]",
+    "alert_actions": "[log, {webhook: '${ALARM_URL}'}]",
+    "exit_code": "3",
+    "stop_patience": "60",
     "warn_after_steps": "100",
     "cool_down": "300",
 }

@@ -16,7 +16,7 @@ import msgspec
 
 from ms_summary_bridge.monitor.alert import Alert, Severity
 
-__all__ = ["DEFAULT_RULES", "Point", "Rule", "find_rule", "make_rule", "rule_names", "say_number"]
+__all__ = ["Point", "Rule", "find_rule", "make_rule", "rule_names", "say_number"]
 
 
 class Point(msgspec.Struct):
@@ -49,10 +49,12 @@ class Rule:
     Attributes:
         name: What a configuration calls it.
         metrics: The metrics that it looks at.
+        watched: Those of them that must be measured for it; a step has the others anyway.
     """
 
     name: ClassVar[str]
     metrics: tuple[str, ...]
+    watched: tuple[str, ...] = ()
 
     def observe(self, point: Point) -> Alert | None:
         """Takes one point; returns what is wrong with it, or None."""
@@ -102,20 +104,6 @@ _HOMES: Final[dict[str, tuple[str, str]]] = {
     "throughput_drop": ("throughput", "ThroughputDrop"),
     "memory_trend": ("memory_trend", "MemoryTrend"),
 }
-
-DEFAULT_RULES: Final = (
-    "nonfinite",
-    "overflow_streak",
-    "spike",
-    "gradient_explosion",
-    "gradient_vanishing",
-    "divergence",
-    "throughput_drop",
-    "memory_trend",
-    "overload",
-)
-"""The rules that are on where nobody says otherwise: each is silent in a training that is well. `threshold` has no
-bound of its own, and how long a loss may stand still (`not_improving`) is known only to who trains."""
 
 
 def rule_names() -> tuple[str, ...]:

@@ -28,7 +28,7 @@ class Threshold(Rule):
     def __init__(
         self, *, metric: str = "loss", above: float | None = None, below: float | None = None, times: int = 1
     ) -> None:
-        self.metrics = (metric,)
+        self.metrics = self.watched = (metric,)
         self._metric = metric
         self._above = above
         self._below = below
@@ -61,7 +61,7 @@ class Threshold(Rule):
 
 _KINDS: Final = {
     "temperature": ("temperature",),
-    "memory": ("npu_memory", "gpu_memory"),
+    "memory": ("npu_memory", "gpu_memory", "memory_usage"),
     "utilization": ("npu_utilization", "gpu_utilization"),
 }
 _UNITS: Final = {"temperature": "degrees Celsius", "memory": "MiB", "utilization": "per cent"}
@@ -97,6 +97,7 @@ class Overload(Rule):
             metric: (kind, bound) for kind, bound in given.items() if bound is not None for metric in _KINDS[kind]
         }
         self.metrics = tuple(self._bounds)
+        self.watched = tuple(_KINDS[kind][0] for kind, bound in given.items() if bound is not None)
         self._secs = secs
         self._since: dict[str, tuple[float, int]] = {}  # when each value went past its bound, and at which step
 

@@ -71,6 +71,7 @@ class MemoryTrend(Rule):
 
     name: ClassVar[str] = "memory_trend"
     metrics = tuple(_NAMES)
+    watched = ("memory_usage",)
 
     def __init__(
         self,
