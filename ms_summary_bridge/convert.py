@@ -1,6 +1,6 @@
 """Convert: every run below a source becomes a run of the other format below a destination.
 
-Layer: logdir, destination, run_workers, state, report < **convert**.
+Layer: logdir, run_task, destination, run_workers, state, report < **convert**.
 
 Finds the runs, decides the direction, and has each run converted. What is needed to go on later is in `state`; what was
 met is in the `report`.
@@ -11,22 +11,19 @@ next one first does the same again, and the writers find that the bytes are ther
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Final
 
-import msgspec
-
 from ms_summary_bridge.destination import prepare_state
 from ms_summary_bridge.errors import LogdirError, NoEventsError, UsageError
 from ms_summary_bridge.formats import mindspore, tensorboard
-from ms_summary_bridge.logdir import LIVE, Logdir, Run, discover
+from ms_summary_bridge.logdir import Logdir, Run, discover
 from ms_summary_bridge.report import Report, RunReport
-from ms_summary_bridge.run_conversion import ConvertOptions, RunTask, compile_tags, relative_path
-from ms_summary_bridge.run_workers import NamedTask, convert_runs, unread_bytes
-from ms_summary_bridge.state import Plan, RunState, State, is_same_file, locked, save_state
+from ms_summary_bridge.run_task import ConvertOptions, NamedTask, RunTask, compile_tags, make_tasks, relative_path
+from ms_summary_bridge.run_workers import convert_runs, unread_bytes
+from ms_summary_bridge.state import Plan, State, is_same_file, locked, save_state
 
 __all__ = ["Conversion", "convert_logdir", "direction_of", "discover_source", "open_conversion", "runs_for"]
 
@@ -208,7 +205,7 @@ class Conversion:
             What was met in the runs that were looked at.
         """
         report = self._begin_report(found)
-        tasks = _make_tasks(
+        tasks = make_tasks(
             runs_for(found, self.target), found, self.source, self.destination, self._options, self._state
         )
         if changed is not None:
@@ -295,56 +292,4 @@ def _is_concerned(task: RunTask, changed: Container[str]) -> bool:
         task.state.plan is not None
         or any(file.is_held for file in task.state.files.values())
         or any(path in changed for path in paths)
-    )
-
-
-def _make_tasks(
-    runs: list[Run], found: Logdir, source: str, destination: str, options: ConvertOptions, state: State
-) -> list[tuple[str, RunTask]]:
-    tasks: dict[str, RunTask] = {}
-    owners = {file: name for name, known in state.runs.items() for file in _paths_of(known)}
-    taken = {name for name, known in state.runs.items() if _paths_of(known)}
-    live = {twin.directory: twin.files for twin in found.twins if twin.role == LIVE}
-    for run in runs:
-        # A run keeps the name it was given first, also when a second rank in its directory would now split it.
-        paths = [relative_path(file.path, source) for file in run.sources]
-        mine = [owners[path] for path in paths if path in owners]
-        name = mine[0] if mine else _target_name(run)
-        if name in tasks and mine:  # what was one run looks like two now; its output cannot be divided any more
-            tasks[name].run = _joined(tasks[name].run, run)
-            continue
-        if not mine and name in taken and not run.archives:
-            name = next(f"{name}_{n}" for n in range(2, len(taken) + 3) if f"{name}_{n}" not in taken)
-        taken.add(name)
-        known = state.runs.setdefault(name, RunState())
-        directory = destination if name == "." else os.path.join(destination, name)
-        tasks[name] = RunTask(run, source, directory, options, known, live.pop(run.directory, ()))
-    return list(tasks.items())
-
-
-def _paths_of(state: RunState) -> list[str]:
-    return [*state.files, *(state.plan.ends if state.plan is not None else ())]
-
-
-def _target_name(run: Run) -> str:
-    """Returns where a run goes below the destination.
-
-    MindInsight lists the directories directly below its base, and no deeper, so a nested name is flattened for it:
-    `a/b` becomes `a+b`. A name that was flattened so is unfolded on the way back.
-    """
-    if run.format == tensorboard.FORMAT:
-        if run.role == "convert":
-            return run.name
-        return run.name.replace("~", "~0").replace("+", "~1").replace("/", "+")
-    if run.role != "convert":
-        return run.name
-    return run.name.replace("+", "/").replace("~1", "+").replace("~0", "~")
-
-
-def _joined(one: Run, other: Run) -> Run:
-    return msgspec.structs.replace(
-        one,
-        files=tuple(sorted((*one.files, *other.files), key=lambda file: file.order)),
-        lineage_files=tuple(sorted((*one.lineage_files, *other.lineage_files), key=lambda file: file.order)),
-        graph_files=(*one.graph_files, *other.graph_files),
     )

@@ -1,6 +1,6 @@
 """Destination: what earlier conversions left in it, and whether another one may go on there.
 
-Layer: archive, logdir, run_conversion, state < **destination**.
+Layer: archive, logdir, run_sink, run_task, state < **destination**.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ms_summary_bridge.event_file import peek
 from ms_summary_bridge.events import FileVersion
 from ms_summary_bridge.formats import mindspore, tensorboard
 from ms_summary_bridge.logdir import Run
-from ms_summary_bridge.run_conversion import ConvertOptions, relative_path
 from ms_summary_bridge.run_sink import WRITER_CONVERT
+from ms_summary_bridge.run_task import ConvertOptions, relative_path
 from ms_summary_bridge.state import STATE_NAME, RunState, State, is_same_file, load_state
 
 __all__ = ["prepare_state"]

@@ -22,7 +22,7 @@ from ms_summary_bridge.event_file import is_url
 from ms_summary_bridge.follow_scan import Scan, changed_paths, grown, take_scan
 from ms_summary_bridge.logdir import Logdir
 from ms_summary_bridge.report import Report, RunReport
-from ms_summary_bridge.run_conversion import ConvertOptions
+from ms_summary_bridge.run_task import ConvertOptions
 
 __all__ = ["follow_logdir"]
 

@@ -1,90 +1,42 @@
 """The conversion of one run: the loop over the pipe.
 
-Layer: logdir, archive, series, tensorboard_run, report < **run_conversion**.
+Layer: logdir, archive, series, tensorboard_run, run_task, report < **run_conversion**.
 """
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable, Iterable
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
 from ms_summary_bridge.archive import LINEAGE, archive_name, make_decoder
-from ms_summary_bridge.errors import BridgeError, UsageError
+from ms_summary_bridge.errors import BridgeError
 from ms_summary_bridge.event_file import EventFileReader, peek
 from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary, TaggedValue
 from ms_summary_bridge.formats import mindspore, tensorboard
 from ms_summary_bridge.formats._origin import is_users
 from ms_summary_bridge.formats.hparams import is_metric_of_lineage
 from ms_summary_bridge.graph_file import read_graph_file
-from ms_summary_bridge.logdir import CONVERT, SOURCE, LogFile, Run
+from ms_summary_bridge.logdir import CONVERT, SOURCE, LogFile
 from ms_summary_bridge.mindspore_run import MindSporeRun
 from ms_summary_bridge.records import Damage, Incomplete, Padding
 from ms_summary_bridge.report import DamagedRange, IncompleteTail, LossCounter, RenamedTag, RestartMark, RunReport
+from ms_summary_bridge.restarts import find_restarts
 from ms_summary_bridge.run_points import RunReading, read_restored
 from ms_summary_bridge.run_sink import RunSink
+from ms_summary_bridge.run_task import ConvertOptions, RunTask, compile_tags, relative_path
 from ms_summary_bridge.series import SeriesTable
 from ms_summary_bridge.state import Plan, RunState, Undecided, identify, is_same_file
 from ms_summary_bridge.tensorboard_run import TensorBoardRun
 
-__all__ = ["ConvertOptions", "Progress", "RunTask", "compile_tags", "convert_run", "relative_path"]
+__all__ = ["ConvertOptions", "Progress", "convert_run", "relative_path"]
 
 Progress = Callable[[int], None]
 """Called now and then with the number of source bytes read since the last call."""
 
 _UNDECIDED: Final = 1000  # events of a later file that may wait for the first tag with a past
 _PROGRESS_BYTES: Final = 1 << 20
-
-
-class ConvertOptions(msgspec.Struct, frozen=True):
-    """What decides the output of a conversion."""
-
-    on_restart: Literal["mark", "latest"] = "mark"
-    """`mark` keeps every point and marks where a session begins; `latest` leaves out what a restart superseded."""
-    tags: str = ""
-    """Regular expression; values whose tag it is not found in are left out. Empty keeps all."""
-    keep_archive: bool = True
-    dry_run: bool = False
-    grows: bool = False
-    """The source is being followed: what waits for more of it is not written yet."""
-
-    def as_state(self) -> dict[str, str]:
-        """The options that a later conversion into the same destination must share."""
-        return {"on_restart": self.on_restart, "tags": self.tags, "archive": str(self.keep_archive).lower()}
-
-
-class RunTask(msgspec.Struct):
-    """One run to convert; picklable, so that another process can do it."""
-
-    run: Run
-    source: str
-    destination: str
-    options: ConvertOptions
-    state: RunState
-    live_files: tuple[LogFile, ...] = ()
-    """TensorBoard files that the callback wrote beside the run: of them only what users wrote is taken."""
-
-
-def relative_path(path: str, source: str) -> str:
-    """Returns a file's path below the source, the same wherever the source itself has been moved to."""
-    if "://" in source or os.path.isfile(source):
-        return path.removeprefix(source.rstrip("/") + "/") if path != source else os.path.basename(path)
-    return os.path.relpath(path, source)
-
-
-def compile_tags(tags: str) -> re.Pattern[str] | None:
-    """Compiles `ConvertOptions.tags`.
-
-    Raises:
-        UsageError: It is no regular expression.
-    """
-    try:
-        return re.compile(tags) if tags else None
-    except re.error as error:
-        raise UsageError(f"--tags {tags!r} is no regular expression: {error}") from error
 
 
 def convert_run(task: RunTask, advance: Progress | None = None) -> tuple[RunReport, RunState]:
@@ -141,7 +93,8 @@ class _RunConversion:
         self._tags = compile_tags(task.options.tags)
         self._series = SeriesTable(self.state.series)
         self._losses = LossCounter()
-        self._has_archive = any(archive_name(_other(task.run.format)) in path for path in task.run.archives)
+        names = [archive_name(source) for source in (_other(task.run.format), LINEAGE)]
+        self._has_archive = any(name in path for path in task.run.archives for name in names)
         to_tensorboard = task.run.format == mindspore.FORMAT
         self._sink: RunSink = (TensorBoardRun if to_tensorboard else MindSporeRun)(
             task.destination,
@@ -463,7 +416,7 @@ class _RunConversion:
                 if state is not None and state.restart is not None
             ]
         else:
-            starts = self._find_restarts([(paths[path], self._ends[path]) for path in planned])
+            starts = find_restarts([(paths[path], self._ends[path]) for path in planned], self.task.run.format)
             for index, step in starts:
                 self._note_restart(planned[index], step)
         return {
@@ -471,25 +424,6 @@ class _RunConversion:
             for index, path in enumerate(planned)
             if (later := [step for start, step in starts if start > index])
         }
-
-    def _find_restarts(self, files: list[tuple[str, int]]) -> list[tuple[int, int]]:
-        """Reads the files of a run, each up to its end; returns index and first step of those that are restarts."""
-        series = SeriesTable()
-        starts: list[tuple[int, int]] = []
-        for index, (path, end) in enumerate(files):
-            is_open = index > 0
-            with EventFileReader(path, make_decoder(self.task.run.format)) as reader:
-                for item in reader:
-                    if reader.offset > end:
-                        break
-                    if isinstance(item, Event) and isinstance(item.content, Summary):
-                        if is_open and (verdict := series.is_restart(item, item.content)) is not None:
-                            is_open = False
-                            if verdict:
-                                starts.append((index, item.step))
-                                series.forget()
-                        series.observe(item, item.content)
-        return starts
 
     def _note_restart(self, path: str, step: int) -> None:
         """Reports a restart that `latest` found, if it is new, and what an earlier conversion wrote before it came."""

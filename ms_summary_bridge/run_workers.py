@@ -13,14 +13,14 @@ from typing import Final
 
 from ms_summary_bridge.errors import LogdirError, MissingDependencyError
 from ms_summary_bridge.report import RunReport
-from ms_summary_bridge.run_conversion import Progress, RunTask, convert_run, relative_path
+from ms_summary_bridge.run_conversion import Progress, convert_run
+from ms_summary_bridge.run_task import NamedTask, RunTask, relative_path
 from ms_summary_bridge.state import RunState
 
-__all__ = ["NamedTask", "convert_runs", "unread_bytes"]
+__all__ = ["convert_runs", "unread_bytes"]
 
 _WORTH_PROCESSES: Final = 16 << 20  # bytes to read; below it a follower is done before another process has started
 
-NamedTask = tuple[str, RunTask]
 _Result = tuple[str, RunTask, RunReport, RunState]
 
 

@@ -24,7 +24,7 @@ LAYERS: list[set[str]] = [
     {"archive", "event_file", "file_tree", "graph_file", "logdir", "record_writer"},
     {"report", "series"},
     {"state"},
-    {"run_points", "run_sink"},
+    {"restarts", "run_points", "run_sink", "run_task"},
     {"mindspore_run", "tensorboard_run"},
     {"run_conversion"},
     {"destination", "run_workers"},
@@ -32,7 +32,7 @@ LAYERS: list[set[str]] = [
     {"callback", "mirror", "monitor"},
     {"doctor", "mindformers", "tensorboard_plugin", "viewers", "watch"},
     {"render"},
-    {"config_cli"},
+    {"config_cli", "view_cli"},
     {"cli"},
     {"__main__"},
 ]
@@ -60,6 +60,7 @@ FOREIGN: dict[str, set[str]] = {
     "mindspore": {
         "callback",
         "mindformers",
+        "monitor.best_checkpoint",
         "monitor.callback",
         "monitor.distributed",
         "monitor.metrics",
@@ -70,7 +71,7 @@ FOREIGN: dict[str, set[str]] = {
     "tensorboardX": {"callback"},
     "tensorflow": set(),
     "torch": set(),
-    "typer": {"cli", "config_cli"},
+    "typer": {"cli", "config_cli", "view_cli"},
 }
 HEAVY = {"mindformers", "mindspore", "tensorboard", "tensorflow", "torch"}
 
