@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +18,7 @@ import psutil
 import pytest
 
 from ms_summary_bridge.archive import make_decoder
+from ms_summary_bridge.convert import convert_logdir
 from ms_summary_bridge.errors import LogdirError
 from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Event, Summary
@@ -217,8 +221,6 @@ def test_an_odd_tree_is_shown_as_far_as_it_can_be(tmp_path: Path) -> None:
 
 def converted(source: Path, destination: Path) -> dict[str, list[int]]:
     """Returns what a conversion in one go, and TensorBoard's own files, show."""
-    from ms_summary_bridge.convert import convert_logdir
-
     convert_logdir(str(source), str(destination), to="tensorboard")
     return {**read_runs(source), **read_runs(destination)}
 
@@ -271,8 +273,6 @@ def fill_outputs(followed: Followed) -> None:
 
 
 def test_a_read_only_logdir_and_directories_that_may_not_be_read() -> None:
-    import tempfile
-
     def check() -> None:
         with tempfile.TemporaryDirectory() as directory:
             source = Path(directory) / "logs"
@@ -298,8 +298,6 @@ def test_a_read_only_logdir_and_directories_that_may_not_be_read() -> None:
 
 
 def test_a_cache_that_cannot_be_written_any_more_is_said_once() -> None:
-    import tempfile
-
     def check() -> None:
         with tempfile.TemporaryDirectory() as directory:
             source = Path(directory) / "logs"
@@ -320,6 +318,33 @@ def test_a_cache_that_cannot_be_written_any_more_is_said_once() -> None:
                 for path in homes:
                     os.chmod(path, 0o700)
             assert followed.rounds() == {"ms": [1, 2], "tf": [1]}
+
+    in_unprivileged_child(check)
+
+
+def test_a_full_disk_leaves_what_is_there_and_goes_on_when_there_is_space() -> None:
+    def check() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        with tempfile.TemporaryDirectory() as directory:
+            source = Path(directory) / "logs"
+            large = mindspore(source / "large", range(1, 10))
+            followed = Followed(source, Path(directory) / "cache")
+            assert followed.rounds() == {"large": list(range(1, 10))}
+            write(large, "mindspore", range(1, 5000), modified=OLD + 1)
+            mindspore(source / "small", range(1, 3))
+            none = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, none[1]))  # a file has no space beyond that
+            seen = followed.rounds()
+            assert seen["small"] == [1, 2]
+            assert seen["large"][:9] == list(range(1, 10))
+            assert len(seen["large"]) < 4999
+            (line,) = followed.warnings
+            assert "cannot be written: File too large" in line
+
+            resource.setrlimit(resource.RLIMIT_FSIZE, none)
+            os.utime(large, (OLD + 2, OLD + 2))
+            assert followed.rounds()["large"] == list(range(1, 5000))
+            assert len(followed.warnings) == 1
 
     in_unprivileged_child(check)
 

@@ -12,7 +12,6 @@ from there, is shown in its place.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import time
@@ -32,6 +31,8 @@ from ms_summary_bridge.run_conversion import ConvertOptions
 
 __all__ = ["FileFact", "MirroredDirectory"]
 
+_OF_THE_DISK: Final = "cannot be "
+"""In a message: written, created, ... A full disk is no reason to throw away what is there; it goes on from there."""
 _DECIDED_BYTES: Final = 4096
 _GROWING_SECS: Final = 3600.0
 _BESIDE: Final = "mindspore"  # the run's name where somebody else's TensorBoard file has the directory's
@@ -84,6 +85,8 @@ class MirroredDirectory:
         self._grows = True
         self.size = size_of(self.output)
         """Bytes that it takes."""
+        self.has_failed = False
+        """Whether the last conversion of it should be tried again."""
         self.problems: list[str] = []
         """Files that cannot be read at all, each with the reason."""
 
@@ -153,15 +156,19 @@ class MirroredDirectory:
         """
         try:
             report = self._convert(progress)
-            if any(self.output in run.failed for run in report.failures):
+            if any(self.output in run.failed and _OF_THE_DISK not in run.failed for run in report.failures):
                 raise BridgeError(report.failures[0].failed)
         except NoEventsError:  # removed since it was looked at
             return []
-        except BridgeError:  # what lies there is damaged, or of a file that was another one: begin again
+        except BridgeError as error:
+            if _OF_THE_DISK in str(error):
+                raise
+            # What lies there is damaged, or of a file that was another one: begin again.
             clear_directory(self.output)
             report = self._convert(progress)
         finally:
             self.size = size_of(self.output)
+        self.has_failed = bool(report.failures)
         return self._tell(report)
 
     def _link(self, files: list[FileFact]) -> None:
@@ -213,8 +220,7 @@ class MirroredDirectory:
     def remove(self) -> None:
         """Forgets the directory."""
         self.remove_output()
-        with contextlib.suppress(OSError):
-            clear_directory(self.view)
+        clear_directory(self.view)
 
 
 def _is_covered(mindspore: list[Run], live: list[Run]) -> bool:
@@ -228,4 +234,4 @@ def _is_covered(mindspore: list[Run], live: list[Run]) -> bool:
         if created not in begun and created - 1 not in begun:
             return False
         begun.add(created)
-    return bool(begun) and bool(live)
+    return bool(live)

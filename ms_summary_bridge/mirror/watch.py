@@ -166,6 +166,8 @@ class Mirror:
             try:
                 for line in directory.convert(self._show_now_and_then):
                     self._say(line)
+                if directory.has_failed:
+                    self._retry[name] = time.monotonic() + _RETRY_SECS
             except (BridgeError, OSError) as error:
                 self._fail(name, error)
             self._show_now_and_then()

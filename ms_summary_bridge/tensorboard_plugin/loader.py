@@ -81,11 +81,11 @@ class MindSporeLoader(base_plugin.TBLoader):
         try:
             from ms_summary_bridge.mirror.process import keep_up_to_date
 
-            limit = int(context.flags.mindspore_cache_gb * 1e9)
+            limit = int(max(0.0, min(context.flags.mindspore_cache_gb, 1e9)) * 1e9)  # no number is none
             keep_up_to_date(self._home, limit, _warn)
             _name_logdir(context, self._logdir)
         except Exception as error:
-            _warn(f"MindSpore's runs are not shown: {error}")
+            _warn(f"MindSpore's runs are not followed: {error}")
         return None
 
 
