@@ -134,7 +134,7 @@ def test_both_viewers_show_it(
 
 def test_true_alone_switches_everything_on(scenarios: Scenarios) -> None:
     answer = scenarios.returned("all_defaults")
-    assert answer["classes"] == ["SummaryBridge", "MindSporeTransformersMonitor"]
+    assert {"SummaryBridge", "MindSporeTransformersMonitor"} <= set(answer["classes"])
     first, last = samples(answer["lines"])
     assert (first["step"], last["step"], last["interval_steps"]) == (1, 4, 3)
     assert last["values"].keys() == {"loss", "lr", "step_time", "samples_per_second", "memory_usage"}

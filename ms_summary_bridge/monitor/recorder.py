@@ -37,6 +37,7 @@ __all__ = ["Recorder", "interval_secs"]
 
 _CLOSE_SECS: Final = 30.0
 _BATCH: Final = 64
+_SETTLE_SECS: Final = 0.25
 
 
 def interval_secs(config: MonitorConfig, ranks: int) -> float:
@@ -131,7 +132,8 @@ class Recorder:
         self._writer = Writer(self._make_sinks, self.faults, clock=self._clock)
         self._pending: PendingStep | None = None
         self._window: Window | None = None
-        self._due_at = -math.inf
+        self._due_at = self._settle_at = -math.inf
+        self._reads_rates = "lr" in names
         self._printed_step = self._step = training.initial_step
         self._aside = 0  # steps that were read and put aside
         self._settled: PendingStep | None = None  # the last step dealt with
@@ -173,6 +175,7 @@ class Recorder:
             self.finish_step()
             self._settle()
             if self._window is not None:
+                self._window.learning_rates = self._learning_rates_now()
                 self._take_sample()
             self.breakdown.pause(self._clock())
             self.breakdown.settle()
@@ -249,11 +252,26 @@ class Recorder:
         numbers = self._reader.read(pending)
         self._aside += 1
         is_quiet = self._low < numbers < self._high if type(numbers) is float else self._is_quiet(numbers)
-        is_due = pending.monotonic >= self._due_at or self._is_printed(pending)
-        if is_due or not is_quiet or self._aside >= self._batch_limit:
+        if pending.monotonic >= self._due_at or self._is_printed(pending):
+            pending.learning_rates = self._learning_rates_now()
+            # Where every step is sampled, samples too are made for many steps at once.
+            is_time = self._interval > 0 or pending.monotonic >= self._settle_at
+        else:
+            is_time = False
+        if is_time or not is_quiet or self._aside >= self._batch_limit:
             self._settle()
-            if is_due:
-                self._take_sample()
+            self._settle_at = pending.monotonic + _SETTLE_SECS
+
+    def _learning_rates_now(self) -> Callable[[], Mapping[str, float]]:
+        """Returns what gives the learning rates of the step that has ended last: they are read at once."""
+        rates: Mapping[str, float] = {}
+        if self._learning_rates is not None and self._reads_rates:
+            try:
+                rates = self._learning_rates()
+            except Exception as error:  # a schedule is the user's own code
+                self.faults.warn("lr", f"the learning rate cannot be read and is left out: {error!r}")
+                self._reads_rates = False
+        return lambda: rates
 
     def _is_printed(self, pending: PendingStep) -> bool:
         every = self.config.per_print_step
@@ -277,10 +295,13 @@ class Recorder:
             self._settled = pending
             self._settled_steps += pending.steps
             if self._window is None:
-                self._window = Window(last=facts, learning_rates=self._learning_rates)
+                self._window = Window(last=facts)
             self._window.add(facts)
             self._summary.add(facts)
             self._measurement.observe(facts, pending.given or {})
+            if pending.learning_rates is not None:
+                self._window.learning_rates = pending.learning_rates
+                self._take_sample()
 
     def _wall_time(self, monotonic: float) -> float:
         """Returns the time of day of a moment that is not long ago."""

@@ -24,6 +24,8 @@ __all__ = ["RunJournal"]
 
 _LOOK_SECS: Final = 5.0
 _START_SPREAD_SECS: Final = 120.0  # the other ranks may have begun before rank 0
+_LAST_LOOKS: Final = 50
+_LAST_LOOK_SECS: Final = 0.1
 _MAX_READ: Final = 4 << 20  # of one rank at a time
 _COPIED: Final = ("warning", "healed", "end")
 
@@ -87,7 +89,13 @@ class RunJournal:
         self._journal.flush()
 
     def close(self) -> None:
-        """Writes the last line with what the other ranks have by now."""
+        """Writes the last line, after those ranks that come a little later, and closes the journal."""
+        step = 0 if self._held is None else self._held["step"]
+        for _ in range(_LAST_LOOKS):
+            self._look()
+            if all(follower.has_reached(step) for follower in self._others):
+                break
+            time.sleep(_LAST_LOOK_SECS)
         self._release()
         self._journal.close()
 
@@ -142,6 +150,13 @@ class _Follower:
         """The last one."""
         self.is_fresh = False
         """Whether it came since the last line."""
+        self._has_ended = False
+
+    def has_reached(self, step: int) -> bool:
+        """Whether nothing more is to be waited for: the step is there, the rank has ended, or it never began here."""
+        if self._has_ended or self._inode == (0, 0):
+            return True
+        return self.sample is not None and self.sample["step"] >= step
 
     def read(self) -> list[dict[str, Any]]:
         """Takes the newest sample; returns the other lines that the run's journal has too."""
@@ -165,9 +180,10 @@ class _Follower:
             if not isinstance(line, dict) or line.get("wall_time", 0.0) < self.since:
                 continue
             if line.get("kind") == "header":
-                self.sample, self.is_fresh = None, False  # what came before is another session's
+                self.sample, self.is_fresh, self._has_ended = None, False, False  # another session's
             elif line.get("kind") == "sample":
                 self.sample, self.is_fresh = line, True
             elif line.get("kind") in _COPIED:
+                self._has_ended = self._has_ended or line["kind"] == "end"
                 copied.append(line)
         return copied

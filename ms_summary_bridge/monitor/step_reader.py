@@ -5,7 +5,7 @@ Layer: callback.measures, monitor.facts, monitor.faults < **monitor.step_reader*
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -35,6 +35,7 @@ class PendingStep(msgspec.Struct):
         numbers: What was read: the loss alone, or all.
         secs: How long it took, once that is known.
         data_secs: How long of that it waited for data.
+        learning_rates: Gives its learning rates, if a sample is due with it.
     """
 
     step: int
@@ -48,6 +49,7 @@ class PendingStep(msgspec.Struct):
     numbers: float | StepOutputs | None = None
     secs: float | None = None
     data_secs: float | None = None
+    learning_rates: Callable[[], Mapping[str, float]] | None = None
 
 
 class StepReader:
