@@ -11,6 +11,7 @@ next one first does the same again, and the writers find that the bytes are ther
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -23,7 +24,7 @@ from ms_summary_bridge.logdir import Logdir, Run, discover
 from ms_summary_bridge.report import Report, RunReport
 from ms_summary_bridge.run_task import ConvertOptions, NamedTask, RunTask, compile_tags, make_tasks, relative_path
 from ms_summary_bridge.run_workers import convert_runs, unread_bytes
-from ms_summary_bridge.state import Plan, State, is_same_file, locked, save_state
+from ms_summary_bridge.state import STATE_NAME, Plan, State, is_same_file, locked, save_state
 
 __all__ = ["Conversion", "convert_logdir", "direction_of", "discover_source", "open_conversion", "runs_for"]
 
@@ -175,6 +176,7 @@ class Conversion:
         self.destination = destination
         self.target = target
         self._state = state
+        self._has_saved = False
         self._options = options
         self._workers = workers
         self._dask = dask
@@ -182,8 +184,21 @@ class Conversion:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something is to be done again though the source stays as it is: a run failed, or events are held."""
-        return any(run.plan or any(file.is_held for file in run.files.values()) for run in self._state.runs.values())
+        """Whether something is to be done though the source stays as it is.
+
+        A run has failed, events are held, or somebody has removed the destination.
+        """
+        runs = self._state.runs.values()
+        is_owed = any(run.plan is not None or any(file.is_held for file in run.files.values()) for run in runs)
+        return is_owed or self._is_removed()
+
+    def _is_removed(self) -> bool:
+        return self._has_saved and not os.path.exists(os.path.join(self.destination, STATE_NAME))
+
+    def _save(self, *, sync: bool = True) -> None:
+        if not self._options.dry_run:
+            save_state(self.destination, self._state, sync=sync)
+            self._has_saved = True
 
     def convert(
         self,
@@ -205,6 +220,10 @@ class Conversion:
             What was met in the runs that were looked at.
         """
         report = self._begin_report(found)
+        if self._is_removed():
+            report.notes.append(f"{self.destination} was removed, and is made again from the start")
+            self._state.runs.clear()
+            changed = None
         tasks = make_tasks(
             runs_for(found, self.target), found, self.source, self.destination, self._options, self._state
         )
@@ -223,14 +242,13 @@ class Conversion:
         self._run([(name, task) for name, task in tasks if task.state.plan], reports, advance, is_stopped)
         tasks = [(name, task) for name, task in tasks if not task.state.plan]
         # Not by `any`, which would end at the first: each task gets its plan.
-        if [name for name, task in tasks if self._make_plan(task)] and not self._options.dry_run:
-            save_state(self.destination, self._state, sync=False)
+        if [name for name, task in tasks if self._make_plan(task)]:
+            self._save(sync=False)
         done_runs = self._run(tasks, reports, advance, is_stopped)
         for name, task in tasks:
             if name not in done_runs:  # stopped before it was begun
                 task.state.plan = None
-        if not self._options.dry_run:
-            save_state(self.destination, self._state)
+        self._save()
         report.runs = sorted(reports.values(), key=lambda run: run.run)
         return report
 
@@ -280,8 +298,8 @@ class Conversion:
             else:
                 reports[name] = run_report
             self._state.runs[name] = task.state = run_state
-            if not self._options.dry_run and time.monotonic() - saved > _SAVE_SECS:
-                save_state(self.destination, self._state)
+            if time.monotonic() - saved > _SAVE_SECS:
+                self._save()
                 saved = time.monotonic()
         return names
 

@@ -421,6 +421,20 @@ def test_the_destination_is_held(tmp_path: Path) -> None:
     convert_logdir(str(tmp_path / "ms"), str(tmp_path / "tb"))
 
 
+def test_a_destination_that_is_removed_is_made_again(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_summary(tmp_path / "ms" / name, scalars("loss", range(3)))
+    script = FollowScript(
+        nothing,
+        lambda: shutil.rmtree(tmp_path / "tb"),
+        nothing,
+        lambda: write_summary(tmp_path / "ms" / "a", scalars("loss", range(5))),
+    ).follow(tmp_path / "ms", tmp_path / "tb")
+    assert [len(report.runs) for report in script.reports] == [2, 2, 1]
+    assert any("was removed" in note for note in script.reports[1].notes)
+    assert_as_converted_once(tmp_path)
+
+
 def test_ended_between_two_runs_it_goes_on_from_there(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         write_summary(tmp_path / "ms" / name, scalars("loss", range(3)))
@@ -470,6 +484,36 @@ def test_workers_start_only_for_much(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("ms_summary_bridge.run_workers.ProcessPoolExecutor", None)  # to start one would fail
     FollowScript().follow(tmp_path / "ms", tmp_path / "tb", workers=2)
     assert_as_converted_once(tmp_path)
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    write_summary(tmp_path / "ms", scalars("loss", range(3)))
+    result = subprocess.run(
+        [sys.executable, "-c", _TWICE, str(tmp_path / "ms"), str(tmp_path / "tb")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 130
+    assert result.stderr.splitlines()[-1].startswith("interrupted; converting again")
+    assert "Traceback" not in result.stderr
+    convert_logdir(str(tmp_path / "ms"), str(tmp_path / "tb"))
+    assert_as_converted_once(tmp_path)
+
+
+_TWICE = """
+import os, signal, sys
+from ms_summary_bridge import cli, run_workers
+real = run_workers.convert_run
+def convert_run(*arguments):
+    os.kill(os.getpid(), signal.SIGINT)
+    result = real(*arguments)
+    os.kill(os.getpid(), signal.SIGINT)
+    return result
+run_workers.convert_run = convert_run
+sys.exit(cli.main(["convert", sys.argv[1], sys.argv[2], "--follow"]))
+"""
 
 
 def test_a_follower_needs_no_package_of_a_viewer_or_a_framework(tmp_path: Path) -> None:
