@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from ms_summary_bridge.errors import ConfigError
+from ms_summary_bridge.monitor.alert_config import ActionConfig
 from ms_summary_bridge.monitor.config import WatchdogConfig
 from ms_summary_bridge.monitor.config_file import load_config
 from ms_summary_bridge.monitor.config_schema import build_section_schema
@@ -405,6 +406,7 @@ def test_a_report_without_stacks_says_so() -> None:
         ({}, WatchdogConfig()),
         ({"floor": 5, "factor": None, "action": "KILL"}, WatchdogConfig(floor=5.0, action="kill")),
         ({"enable": False, "grace": 0}, WatchdogConfig(enable=False, grace=0.0)),
+        ({"actions": ["log"]}, WatchdogConfig(actions=(ActionConfig(kind="log"),))),
     ],
 )
 def test_configuration(given: Any, right: WatchdogConfig) -> None:

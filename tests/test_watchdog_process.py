@@ -8,7 +8,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +89,34 @@ def training(directory: Path, kind: str, **watchdog: Any) -> Iterator[Training]:
         running.process.wait()
 
 
+class Listener:
+    """A server on this machine that takes what is sent to it."""
+
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        bodies = self.bodies
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_address[1]
+
+    def __enter__(self) -> Listener:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
 def has_gone(pid: int) -> bool:
     state = read_state(pid)
     return state is None or state.has_ended
@@ -151,6 +181,42 @@ def test_a_healthy_training_is_not_spoken_of(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "default" / "run" / "rank_0").iterdir()) == [
         *("metrics.jsonl", "monitor.log"),
     ]
+
+
+# ------------------------------------------------------------------ others are told
+
+
+def test_others_are_told_while_the_training_can_do_nothing(tmp_path: Path) -> None:
+    """A command, with the environment of the training, and a webhook; one that fails holds nothing up."""
+    code = "import os; print(os.environ['ALERT_JSON'], os.environ['PYTHONPATH'], sep='|', flush=True)"
+    told = tmp_path / "told.txt"
+    with Listener() as listener:
+        actions = [
+            {"command": ["/bin/sh", "-c", f'"$0" -c "{code}" >> {told}', sys.executable]},
+            {"webhook": f"http://127.0.0.1:{listener.port}/hook-0123456789"},
+            {"webhook": {"url": "http://127.0.0.1:9/hook-9876543210", "attempts": 1, "timeout": 5}},
+            "log",
+        ]
+        with training(tmp_path, "c", actions=actions) as running:
+            wait_until(lambda: listener.bodies and told.exists() and "|" in told.read_text())
+            (sent,) = [body["alert"] for body in listener.bodies]
+            assert (sent["rule"], sent["severity"], sent["step"]) == ("hang", "critical", 3)
+            assert str(tmp_path / "default" / "run") in json.dumps(listener.bodies[0]), "which run it is"
+            alert, path = told.read_text().strip().split("|")
+            assert json.loads(alert)["fields"]["pid"] == running.process.pid
+            assert path == str(ROOT)
+            wait_until(lambda: sum(note["kind"] == "action" for note in running.notes()) == 3)
+            running.release()
+            assert running.process.wait(60) == 0
+            wait_until(lambda: len(listener.bodies) == 2)
+            assert listener.bodies[1]["alert"]["severity"] == "info"
+            wait_until(lambda: has_gone(running.watchdog))
+            failed = [note for note in running.notes() if note.get("problem")]
+            assert failed
+            assert all(note["action"] == "webhook json 127.0.0.1" for note in failed)
+            said = running.output + json.dumps(running.notes())
+            assert "hook-0123456789" not in said
+            assert "hook-9876543210" not in said
 
 
 # ------------------------------------------------------------------ and what becomes of the processes

@@ -56,7 +56,7 @@ class MindSporeTransformersMonitor(Callback):
         self.faults = Faults("monitor")
         self._config = config
         self._recorder = Recorder(config, self.faults)
-        self._watchdog = WatchdogLink(config.watchdog, self.faults)
+        self._watchdog = WatchdogLink(config, self.faults)
         self._times: CallbackTimes | None = None
         self._optimizer: Any = None
         self._depth = 0
@@ -199,7 +199,7 @@ class MindSporeTransformersMonitor(Callback):
         facts.parameters = lambda: self._trainable(parameters)
         link, directory = _link_of_bridge(others)
         if is_watched:
-            self._watchdog.begin(find_place().rank, facts.initial_step)
+            self._watchdog.begin(find_place(), facts.initial_step)
         self._recorder.begin(
             facts,
             learning_rates=self._learning_rates,

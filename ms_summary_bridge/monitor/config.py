@@ -104,6 +104,7 @@ class WatchdogConfig(msgspec.Struct, frozen=True, kw_only=True):
         callback_limit: For what other callbacks do, and for what lies between two epochs.
         action: `report` alone, or `kill` as well, so that a launcher can begin again.
         grace: Time between SIGTERM and SIGKILL.
+        actions: Commands and webhooks that are told; None for those of `alert_actions`. The console always is.
     """
 
     enable: bool = True
@@ -115,6 +116,7 @@ class WatchdogConfig(msgspec.Struct, frozen=True, kw_only=True):
     callback_limit: float = 1800.0
     action: Literal["report", "kill"] = "report"
     grace: float = 30.0
+    actions: tuple[ActionConfig, ...] | None = None
 
 
 class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """The key `watchdog`: on or off, or its limits one by one.
 
-Layer: monitor.config_kinds < **monitor.config_watchdog**.
+Layer: monitor.config_action_kinds < **monitor.config_watchdog**.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ms_summary_bridge.monitor.config import WatchdogConfig
+from ms_summary_bridge.monitor.config_action_kinds import Actions
 from ms_summary_bridge.monitor.config_kinds import Choice, Flag, Number
 from ms_summary_bridge.monitor.config_problems import INVALID, Kind, Problems, check_mapping, nearest
 from ms_summary_bridge.monitor.config_yaml import join_path
@@ -26,6 +27,7 @@ _KEYS: Final[dict[str, tuple[Kind, str]]] = {
     "callback_limit": (_SECS, "seconds for what other callbacks do, and between two epochs"),
     "action": (Choice(("report", "kill")), "report alone, or kill as well"),
     "grace": (Number(least=0), "seconds between SIGTERM and SIGKILL"),
+    "actions": (Actions(), "commands and webhooks that are told; those of alert_actions if not given"),
 }
 
 

@@ -71,7 +71,7 @@ class Monitor:
             parameters=None if listed is None else lambda: listed,
         )
         self._recorder = Recorder(config, self.faults)
-        self._watchdog = WatchdogLink(config.watchdog, self.faults)
+        self._watchdog = WatchdogLink(config, self.faults)
         self._step = self._facts.initial_step
 
     @property
@@ -91,7 +91,7 @@ class Monitor:
         if not self.config.enable:
             _LOG.warning("the monitor is switched off by `enable: false` in %s", self.config.source)
             return
-        self._watchdog.begin(find_place().rank, self._facts.initial_step)
+        self._watchdog.begin(find_place(), self._facts.initial_step)
         self._recorder.begin(self._facts, tells_beginnings=False, tell_directory=self._watchdog.tell_directory)
         self._recorder.resume()
         self._watchdog.begin_step()

@@ -1,6 +1,6 @@
 """The watchdog: a process beside the training that notices when the training hangs, and says where.
 
-Layer: monitor.hang_report < **monitor.watchdog**. Imports neither mindspore nor numpy.
+Layer: monitor.hang_report, monitor.actions < **monitor.watchdog**. Imports neither mindspore nor numpy.
 
 It is no part of the training's process, so that nothing that stops that one, a C call that holds the GIL for ever
 among it, stops the watchdog. It looks a few times in a minute, and ends with the training, however that ends.
@@ -17,7 +17,10 @@ from typing import Any, Final
 
 import msgspec
 
+from ms_summary_bridge.monitor.actions import Origin
+from ms_summary_bridge.monitor.actions.runner import ActionRunner
 from ms_summary_bridge.monitor.alert import Alert
+from ms_summary_bridge.monitor.alert_config import ActionConfig
 from ms_summary_bridge.monitor.config import WatchdogConfig
 from ms_summary_bridge.monitor.hang_limits import Hang, HangDetector, Recovery
 from ms_summary_bridge.monitor.hang_report import (
@@ -42,6 +45,7 @@ __all__ = ["Assignment", "Watchdog", "main", "poll_secs"]
 _POLLS_PER_LIMIT: Final = 20
 _LEAST_POLL_SECS: Final = 0.05
 _MOST_POLL_SECS: Final = 5.0
+_CLOSE_SECS: Final = 60.0
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +61,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
         offer: How to ask for stacks; None if they cannot be had.
         console: Descriptor of the training's standard error if that is a regular file, else -1.
         config: The limits.
+        actions: Commands and webhooks that are told of a hang, and of its end.
+        origin: Which training it is; its run is known later.
     """
 
     pid: int
@@ -68,6 +74,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     offer: Offer | None
     console: int
     config: WatchdogConfig
+    actions: tuple[ActionConfig, ...]
+    origin: Origin
 
 
 def poll_secs(config: WatchdogConfig) -> float:
@@ -101,6 +109,8 @@ class Watchdog:
         self._stacks = None if assignment.offer is None else StackReader(assignment.offer)
         self._console = Console(assignment.pid, assignment.console)
         self._files: HangFiles | None = None
+        self._origin = assignment.origin
+        self._runner: ActionRunner | None = None
         self._poll = select.poll()
         self._poll.register(messages, select.POLLIN)
         self._process = -1
@@ -110,7 +120,12 @@ class Watchdog:
         self._cpu = (0, 0.0, 0.0)  # of the last beat: its number, when it was seen, processor seconds by then
 
     def run(self) -> None:
-        """Watches until the training ends or says that it does."""
+        """Watches until the training ends or says that it does, and until all who are to be told have been."""
+        self._watch()
+        if self._runner is not None:
+            self._runner.close(_CLOSE_SECS)
+
+    def _watch(self) -> None:
         while True:
             process = self._find_process()
             if process is None:
@@ -141,6 +156,8 @@ class Watchdog:
             message = msgspec.json.decode(line)
             if "directory" in message:
                 self._files = HangFiles(message["directory"])
+                run = os.path.dirname(message["directory"])
+                self._origin = msgspec.structs.replace(self._origin, run=os.path.basename(run), run_directory=run)
             self._is_told_to_end = self._is_told_to_end or "end" in message
 
     def _look(self, process: ProcessState) -> None:
@@ -156,6 +173,7 @@ class Watchdog:
             alert = describe_recovery(event, self._assignment.rank, self._assignment.pid)
             self._console.write(f"{alert.headline()}\n")
             self._note("recovered", alert)
+            self._act(alert)
 
     # ------------------------------------------------------------------ a hang
 
@@ -169,6 +187,21 @@ class Watchdog:
         self._console.write(brief + where)
         whole = report_text(alert, findings, assignment.thread_ident, is_whole=True)
         self._note("hang", alert, report=whole, path=path, found=_plain(findings))
+        self._act(alert)
+
+    def _act(self, alert: Alert) -> None:
+        """Tells those who are to be told; nobody waits for them."""
+        if self._runner is None and self._assignment.actions:
+            self._runner = ActionRunner(self._origin, self._take_outcome)
+        for action in self._assignment.actions:
+            assert self._runner is not None
+            self._runner.put(action, alert)
+
+    def _take_outcome(self, action: ActionConfig, alert: Alert, problem: str) -> None:
+        if problem:
+            self._console.write(f"rank {alert.rank}: {action.title}: {problem}\n")
+        if self._files is not None:
+            self._files.write({"kind": "action", "action": action.title, "problem": problem, "wall_time": time.time()})
 
     def _investigate(self) -> Findings:
         pid = self._assignment.pid

@@ -17,7 +17,10 @@ from typing import Any, Final
 
 import msgspec
 
-from ms_summary_bridge.monitor.config import WatchdogConfig
+from ms_summary_bridge.monitor.actions import OUTSIDE, Origin
+from ms_summary_bridge.monitor.alert_config import ActionConfig
+from ms_summary_bridge.monitor.config import MonitorConfig
+from ms_summary_bridge.monitor.distributed import Place
 from ms_summary_bridge.monitor.faults import Faults
 from ms_summary_bridge.monitor.hang_report import is_regular
 from ms_summary_bridge.monitor.heartbeat import END, Heartbeat
@@ -35,11 +38,11 @@ class WatchdogLink:
     """A watchdog for one training. Before `begin` and after `end` every call does nothing.
 
     Args:
-        config: Its limits.
+        config: The configuration.
         faults: Is told if there can be none.
     """
 
-    def __init__(self, config: WatchdogConfig, faults: Faults) -> None:
+    def __init__(self, config: MonitorConfig, faults: Faults) -> None:
         self._config = config
         self._faults = faults
         self._heartbeat: Heartbeat | None = None
@@ -51,24 +54,24 @@ class WatchdogLink:
         """The process; None if there is none."""
         return None if self._process is None else self._process.pid
 
-    def begin(self, rank: int, step: int) -> None:
+    def begin(self, place: Place, step: int) -> None:
         """Starts the watchdog, from the thread that trains.
 
         Args:
-            rank: Global rank.
+            place: Where this process stands.
             step: Step from which the training counts.
         """
-        if not self._config.enable or self._heartbeat is not None:
+        if not self._config.watchdog.enable or self._heartbeat is not None:
             return
         self._is_compiled = False
         try:
             self._heartbeat = Heartbeat(step)
-            self._start(self._heartbeat, rank)
+            self._start(self._heartbeat, place)
         except (OSError, AttributeError, ValueError) as error:  # AttributeError: not Linux
             self._faults.warn("watchdog", f"the watchdog cannot be started, a hang will not be noticed: {error}")
             self.end()
 
-    def _start(self, heartbeat: Heartbeat, rank: int) -> None:
+    def _start(self, heartbeat: Heartbeat, place: Place) -> None:
         offer = offer_stacks()
         state = read_state(os.getpid())
         if state is None:
@@ -81,26 +84,27 @@ class WatchdogLink:
         assignment = Assignment(
             pid=os.getpid(),
             started=state.started,
-            rank=rank,
+            rank=place.rank,
             thread=threading.get_native_id(),
             thread_ident=threading.get_ident(),
             heartbeat=heartbeat.descriptor,
             offer=offer,
             console=console,
-            config=self._config,
+            config=self._config.watchdog,
+            actions=_outside(self._config),
+            origin=Origin(project=self._config.project, host=place.host, ranks=place.ranks),
         )
-        # Without the working directory, which -c puts first: a json.py in it is not the training's own json.
-        code = "import sys; del sys.path[:sys.path[0] == '']; "
+        # The environment stays as it is, for the commands of an alarm: the modules are found by an argument.
+        code = "import sys; sys.path[:] = sys.argv[1:]; "
         code += "from ms_summary_bridge.monitor.watchdog import main; sys.exit(main())"
         try:
             # A session of its own: a signal to the training's group, such as Ctrl-Z, is none to the watchdog.
             self._process = subprocess.Popen(
-                [sys.executable, "-c", code],
+                [sys.executable, "-c", code, *(path or os.getcwd() for path in sys.path)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 pass_fds=inherited,
-                env=_environment(),
                 bufsize=0,
                 start_new_session=True,
             )
@@ -177,7 +181,7 @@ class _Inner:
         self._heartbeat.beat(self._outer)
 
 
-def _environment() -> dict[str, str]:
-    environment = dict(os.environ)
-    environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
-    return environment
+def _outside(config: MonitorConfig) -> tuple[ActionConfig, ...]:
+    """Returns what can be done without the training."""
+    actions = config.alert_actions if config.watchdog.actions is None else config.watchdog.actions
+    return tuple(action for action in actions if action.kind in OUTSIDE)
