@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ms_summary_bridge.events import DataPoint, Event, FileVersion, SessionLog, Summary, TaggedValue, iter_points
     from ms_summary_bridge.inspect import inspect_logdir
     from ms_summary_bridge.logdir import discover
+    from ms_summary_bridge.monitor.best_checkpoint import SaveBestCheckpoint
     from ms_summary_bridge.record_writer import RecordWriter
     from ms_summary_bridge.report import Report
     from ms_summary_bridge.run_conversion import ConvertOptions
@@ -60,6 +61,7 @@ __all__ = [
     "RecordError",
     "RecordWriter",
     "Report",
+    "SaveBestCheckpoint",
     "Scalar",
     "SessionLog",
     "Summary",
@@ -107,6 +109,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     ),
     "inspect": ("inspect_logdir",),
     "logdir": ("discover",),
+    "monitor.best_checkpoint": ("SaveBestCheckpoint",),
     "record_writer": ("RecordWriter",),
     "report": ("Report",),
     "run_conversion": ("ConvertOptions",),

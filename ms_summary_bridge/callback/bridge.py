@@ -212,6 +212,11 @@ class SummaryBridge(Callback, UserValues):
         if self._is_ours():
             self._open_session().put_value(plugin, tag, array, self._step if step is None else step)
 
+    def landmark(self, kind: str, text: str) -> None:
+        """Records a milestone as text in TensorBoard, under `milestones/<kind>`; not if `collect_landmark` is off."""
+        if self._collects_landmark and self._is_ours() and self._fallback is None:
+            self._open_session().put_milestone(self._step, kind, text)
+
     def flush(self, timeout: float = 30.0) -> bool:
         """Waits until all that was collected so far is in the files; False if that takes over `timeout` seconds."""
         return self._session is None or not self._is_ours() or self._session.link.flush(timeout)
@@ -255,7 +260,7 @@ class SummaryBridge(Callback, UserValues):
         self._depth = 0
         try:
             if error and error[0] is not None and self._mode:
-                self._landmark("error", f"{self._mode} ended by {error[0].__name__}: {error[1]}")
+                self.landmark("error", f"{self._mode} ended by {error[0].__name__}: {error[1]}")
                 if self._mode == "train" and self._session is not None and self._is_ours() and not self._fallback:
                     self._session.put_failure()
             if self._fallback is not None and self._is_ours():
@@ -278,7 +283,7 @@ class SummaryBridge(Callback, UserValues):
         self._step = int(parameters.get("cur_step_num") or 0)
         self._checkpoints = dict(enumerate(_saved_checkpoints(parameters)))  # of an earlier training
         size = f"{parameters.get('epoch_num')} epochs of {parameters.get('batch_num')} steps"
-        self._landmark("training", f"training begins: {size}")
+        self.landmark("training", f"training begins: {size}")
 
     @_guarded
     def on_train_step_begin(self, run_context: Any) -> None:
@@ -327,7 +332,7 @@ class SummaryBridge(Callback, UserValues):
         self._note_checkpoints(parameters)
         best = self._values.take_best_loss()
         better = "" if best is None else f", best loss so far {best:.6g}"
-        self._landmark("epoch", f"epoch {parameters.get('cur_epoch_num')} ends{better}")
+        self.landmark("epoch", f"epoch {parameters.get('cur_epoch_num')} ends{better}")
 
     @_guarded
     def on_train_end(self, run_context: Any) -> None:
@@ -338,7 +343,7 @@ class SummaryBridge(Callback, UserValues):
         parameters = run_context.original_args()
         self._note_checkpoints(parameters)
         self._end("train", parameters)
-        self._landmark("training", f"training ends at step {self._step}")
+        self.landmark("training", f"training ends at step {self._step}")
         self._mode = ""
 
     @_guarded
@@ -440,11 +445,7 @@ class SummaryBridge(Callback, UserValues):
         for place, path in enumerate(_saved_checkpoints(parameters)):
             if path and path != self._checkpoints.get(place):
                 self._checkpoints[place] = path
-                self._landmark("checkpoint", f"checkpoint saved: {path}")
-
-    def _landmark(self, kind: str, text: str) -> None:
-        if self._collects_landmark and self._is_ours() and self._fallback is None:
-            self._open_session().put_milestone(self._step, kind, text)
+                self.landmark("checkpoint", f"checkpoint saved: {path}")
 
 
 def _close_at_exit(reference: weakref.ref[SummaryBridge]) -> None:

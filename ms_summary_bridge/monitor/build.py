@@ -50,7 +50,9 @@ def register_callback(name: str) -> Callable[[_Class], _Class]:
 def build_monitor_callbacks(
     config: str | os.PathLike[str] | Mapping[str, Any] | bool | MonitorConfig, *, overrides: Sequence[str] = ()
 ) -> list[Any]:
-    """Returns the callbacks for `Model.train`: the bridge where a viewer is among the backends, and the monitor.
+    """Returns the callbacks for `Model.train`.
+
+    The bridge where a viewer is among the backends, one that saves checkpoints where they are asked for, the monitor.
 
     Args:
         config: Path of a YAML file, or a dict: a whole file with `monitor_config` among its keys, or the section alone.
@@ -77,15 +79,31 @@ def build_monitor_callbacks(
     from ms_summary_bridge.monitor.callback import MindSporeTransformersMonitor
 
     monitor = MindSporeTransformersMonitor(config)
-    if not {"tensorboard", "mindinsight"} & set(config.backends):
-        return [monitor]
-
-    from ms_summary_bridge.callback.bridge import SummaryBridge
-
+    has_viewer = bool({"tensorboard", "mindinsight"} & set(config.backends))
+    saves = config.save_best_ckpt or config.save_checkpoint_steps is not None or config.save_epochs is not None
+    callbacks: list[Any] = [monitor]
+    if not has_viewer and not saves:
+        return callbacks
     directory = choose_run_directory(config, find_place())
     monitor.run_directory = directory
-    arguments = {"summary_dir": summary_directory(directory), **config.bridge}
-    return [SummaryBridge(**arguments), monitor]
+    if saves:
+        from ms_summary_bridge.monitor.best_checkpoint import SaveBestCheckpoint
+
+        # Before the monitor, whose journal ends with the training, and so with the last checkpoint in it.
+        checkpoints = SaveBestCheckpoint(
+            directory=os.path.join(directory, "checkpoints"),
+            save_checkpoint_steps=config.save_checkpoint_steps,
+            save_epochs=config.save_epochs,
+            keep_checkpoint_max=config.keep_checkpoint_max,
+            save_best_ckpt=config.save_best_ckpt,
+        )
+        callbacks.insert(0, checkpoints)
+    if has_viewer:
+        from ms_summary_bridge.callback.bridge import SummaryBridge
+
+        arguments = {"summary_dir": summary_directory(directory), **config.bridge}
+        callbacks.insert(0, SummaryBridge(**arguments))
+    return callbacks
 
 
 def _find_class(name: str) -> Any:

@@ -18,7 +18,7 @@ from ms_summary_bridge.monitor.watchdog_link import WatchdogLink
 __all__ = ["CallbackTimes"]
 
 _HOOKS: Final = ("on_train_epoch_begin", "on_train_step_begin", "on_train_step_end", "on_train_epoch_end")
-_SAVERS: Final = ("ModelCheckpoint", "CheckpointMonitor")
+_SAVERS: Final = ("ModelCheckpoint", "CheckpointMonitor", "SaveBestCheckpoint")
 
 
 class CallbackTimes:

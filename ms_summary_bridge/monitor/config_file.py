@@ -30,6 +30,7 @@ __all__ = ["load_config"]
 _OUR_KEYS: Final = {*SECTION, *PARAMS, "callback", "extends"}
 _MAX_BASES: Final = 16
 _KEY: Final = "monitor_config"
+_ALONE: Final = {"save_best_ckpt": True}  # what `monitor_config: true` says: all defaults, and the best checkpoint
 
 
 class _Section(NamedTuple):
@@ -48,8 +49,8 @@ def load_config(
 
     Args:
         source: Path of a YAML file, or a dict: a whole file with `monitor_config` among its keys, the section alone, or
-            a file of MindFormers with an entry of ours in `callbacks:`. True or an empty section for all defaults,
-            False for no monitor.
+            a file of MindFormers with an entry of ours in `callbacks:`. An empty section for all defaults, True for
+            these and the best checkpoint, False for no monitor.
         overrides: `a.b=value`, paths relative to the section, values as YAML.
 
     Raises:
@@ -58,6 +59,8 @@ def load_config(
     section = _read(source)
     problems = Problems(section.places)
     problems.lines += section.problems
+    if section.value is True:
+        section = section._replace(value=dict(_ALONE))
     value = _follow_bases(section, problems, source)
     value = _override(value, overrides, section, problems)
     name = "dict" if isinstance(source, Mapping | bool) else os.fspath(source)

@@ -79,7 +79,7 @@ def count_steps(directory: Path, *, sink_size: int) -> dict[str, Any]:
     bridge = SummaryBridgeMonitor(str(directory / name), collect_graph=False, collect_freq=1)
     bridge._collect = lambda parameters, step, **which: told["bridge"].append([step, parameters.cur_epoch_num])
     bridge._begin_collecting = lambda parameters: None
-    bridge._landmark = lambda kind, text: told["bridge epochs"].append(text) if kind == "epoch" else None
+    bridge.landmark = lambda kind, text: told["bridge epochs"].append(text) if kind == "epoch" else None
     monitor = MindSporeTransformersMonitor(
         interval=0, backend="local", save_dir=str(directory), project=name, run_id="run", metrics=["epoch"]
     )
