@@ -27,6 +27,7 @@ from ms_summary_bridge.mirror import watch
 from ms_summary_bridge.mirror.home import clean, open_home
 from ms_summary_bridge.mirror.process import keep_up_to_date
 from ms_summary_bridge.mirror.watch import Mirror
+from ms_summary_bridge.report import Report
 from tests.conftest import TrainSmall
 from tests.scripted import START, build_file, mindspore_name, put, tensorboard_name
 from tests.test_logdir import in_unprivileged_child, make_odd_tree
@@ -320,6 +321,24 @@ def test_a_cache_that_cannot_be_written_any_more_is_said_once() -> None:
             assert followed.rounds() == {"ms": [1, 2], "tf": [1]}
 
     in_unprivileged_child(check)
+
+
+def test_a_fault_of_ours_in_one_run_is_said_once_and_stays_there(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def convert(source: str, destination: str, **options: Any) -> Report:
+        if os.path.realpath(os.path.join(source, os.listdir(source)[0])).startswith(str(followed.source / "bad")):
+            raise ZeroDivisionError("a fault")
+        return convert_logdir(source, destination, **options)
+
+    monkeypatch.setattr("ms_summary_bridge.mirror.directory.convert_logdir", convert)
+    monkeypatch.setattr(watch, "_RETRY_SECS", 0.0)
+    mindspore(followed.source / "bad", range(1, 3))
+    mindspore(followed.source / "good", range(1, 3))
+    assert followed.rounds() == {"good": [1, 2]}
+    assert followed.warnings == [f"{followed.source / 'bad'}: cannot be followed: ZeroDivisionError: a fault"]
+    monkeypatch.undo()
+    assert followed.rounds() == {"bad": [1, 2], "good": [1, 2]}, "it is tried again"
 
 
 def test_a_full_disk_leaves_what_is_there_and_goes_on_when_there_is_space() -> None:

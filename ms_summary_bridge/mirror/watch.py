@@ -155,7 +155,7 @@ class Mirror:
                 for line in directory.problems:
                     self._say(line)
                 self._retry.pop(name, None)
-            except (BridgeError, OSError) as error:
+            except Exception as error:  # whatever it is, the other directories go on
                 self._fail(name, error)
         self._show()
         for name in wanted:
@@ -168,12 +168,13 @@ class Mirror:
                     self._say(line)
                 if directory.has_failed:
                     self._retry[name] = time.monotonic() + _RETRY_SECS
-            except (BridgeError, OSError) as error:
+            except Exception as error:
                 self._fail(name, error)
             self._show_now_and_then()
 
     def _fail(self, name: str, error: Exception) -> None:
-        self._say(f"{os.path.normpath(os.path.join(self._home.source, name))}: is not shown: {error}")
+        kind = "" if isinstance(error, BridgeError | OSError) else f"{type(error).__name__}: "
+        self._say(f"{os.path.normpath(os.path.join(self._home.source, name))}: cannot be followed: {kind}{error}")
         self._retry[name] = time.monotonic() + _RETRY_SECS
 
     def _has_place(self, directory: MirroredDirectory, size: int) -> bool:
