@@ -17,6 +17,10 @@ from typing import Any
 import pytest
 
 from ms_summary_bridge.monitor import Monitor
+from ms_summary_bridge.monitor.config_file import load_config
+from ms_summary_bridge.monitor.distributed import Place
+from ms_summary_bridge.monitor.faults import Faults
+from ms_summary_bridge.monitor.heartbeat import HeartbeatReader
 from ms_summary_bridge.monitor.process_state import read_state
 from ms_summary_bridge.monitor.watchdog_link import WatchdogLink
 from tests.bridge_scripts.runs import wait_until
@@ -33,16 +37,24 @@ class Training:
         directory: Where its files go.
         kind: How it hangs, as hanging_loop.py knows it.
         watchdog: Keys of the configuration's `watchdog`.
+        environment: More variables.
         options: Of Popen.
     """
 
-    def __init__(self, directory: Path, kind: str, watchdog: dict[str, Any], **options: Any) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        kind: str,
+        watchdog: dict[str, Any],
+        environment: dict[str, str] | None = None,
+        **options: Any,
+    ) -> None:
         self.directory = directory
         os.mkfifo(directory / "release")
         self.process = subprocess.Popen(
             [sys.executable, str(SCRIPT), str(directory), kind, json.dumps(watchdog)],
             cwd=directory,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})},
             stdin=subprocess.DEVNULL,
             start_new_session=True,
             **options,
@@ -77,10 +89,12 @@ class Training:
 
 
 @contextlib.contextmanager
-def training(directory: Path, kind: str, **watchdog: Any) -> Iterator[Training]:
+def training(
+    directory: Path, kind: str, *, environment: dict[str, str] | None = None, **watchdog: Any
+) -> Iterator[Training]:
     """Starts a training whose output goes to a file, and kills it at the end."""
     with (directory / "output.txt").open("wb") as output:
-        running = Training(directory, kind, watchdog, stdout=output, stderr=output)
+        running = Training(directory, kind, watchdog, environment, stdout=output, stderr=output)
     try:
         yield running
     finally:
@@ -178,9 +192,54 @@ def test_a_healthy_training_is_not_spoken_of(tmp_path: Path) -> None:
         assert running.notes() == []
         assert "done" in running.output
         assert "hang" not in running.output
-    assert sorted(path.name for path in (tmp_path / "default" / "run" / "rank_0").iterdir()) == [
-        *("metrics.jsonl", "monitor.log"),
-    ]
+    assert not [path.name for path in tmp_path.rglob("*") if "hang" in path.name]
+
+
+def test_each_rank_has_its_own(tmp_path: Path) -> None:
+    environment = {"RANK_ID": "1", "RANK_SIZE": "2"}
+    with training(tmp_path, "python", environment=environment) as running:
+        path = tmp_path / "default" / "run" / "rank_1" / "hang.jsonl"
+        wait_until(path.exists)
+        wait_until(lambda: path.read_text().endswith("\n"))
+        assert json.loads(path.read_text())["rank"] == 1
+        wait_until(lambda: "CRITICAL hang: step 3, rank 1: " in running.output)
+
+
+def test_every_training_has_one_where_nothing_is_said_of_it(tmp_path: Path) -> None:
+    monitor = Monitor({"backend": ["local"], "save_dir": str(tmp_path), "auto_print": False})
+    seen = []
+    for _ in range(2):
+        with monitor:
+            assert monitor._watchdog.pid is not None
+            seen.append(monitor._watchdog.pid)
+            state = read_state(seen[-1])
+            assert state is not None
+            assert state.parent == os.getpid()
+        wait_until(lambda: has_gone(seen[-1]))
+    assert seen[0] != seen[1]
+
+
+def test_a_training_that_begins_anew_is_watched_anew(tmp_path: Path) -> None:
+    """Its first step compiles again, and has the limit of a first step again."""
+    faults = Faults("test")
+    link = WatchdogLink(load_config({"watchdog": {"floor": 600}}), faults)
+    link.begin(Place(), 0)
+    link.end_step(1, 1)
+    first = link.pid
+    assert first is not None
+    link.begin(Place(), 0)
+    assert link.pid not in (None, first)
+    wait_until(lambda: has_gone(first))
+    link.begin_step()
+    assert link._heartbeat is not None
+    beat = HeartbeatReader(link._heartbeat.descriptor).read()
+    assert beat is not None
+    assert (beat.phase, beat.calls) == ("compile", 0)
+    link.end()
+    link.end()
+    link.beat("data")
+    with link.during("evaluation"):
+        assert link.pid is None
 
 
 # ------------------------------------------------------------------ others are told
@@ -304,3 +363,12 @@ def test_no_watchdog_where_none_is_wanted(tmp_path: Path, monkeypatch: pytest.Mo
     with Monitor(section) as monitor:
         monitor.step(loss=0.5)
         assert monitor._watchdog.pid is None
+
+
+def test_a_training_that_becomes_another_program_is_not_watched_any_more(tmp_path: Path) -> None:
+    with training(tmp_path, "another program") as running:
+        watchdog = running.watchdog
+        wait_until(lambda: "another program runs" in running.output)
+        wait_until(lambda: has_gone(watchdog))
+        assert running.process.poll() is None
+        assert running.notes() == []

@@ -148,8 +148,9 @@ class Watchdog:
 
     def _listen(self, event: int) -> None:
         data = os.read(self._messages, 1 << 16) if event & select.POLLIN else b""
-        if not data:  # the other end is closed: by the end of the training, or of what it forked
+        if not data:  # the training has ended, or has become another program, of which there is nothing to watch
             self._poll.unregister(self._messages)
+            self._is_told_to_end = True
             return
         *lines, self._heard = (self._heard + data).split(b"\n")
         for line in lines:
@@ -166,9 +167,11 @@ class Watchdog:
             self._cpu = (beat.count, now, process.cpu_secs)
         event = self._detector.observe(now, beat, is_stopped=process.is_stopped)
         if isinstance(event, Hang):
-            self._report(event)
-            if self._assignment.config.action == "kill":
-                self._kill()
+            try:
+                self._report(event)
+            finally:
+                if self._assignment.config.action == "kill":
+                    self._kill()
         elif isinstance(event, Recovery):
             alert = describe_recovery(event, self._assignment.rank, self._assignment.pid)
             self._console.write(f"{alert.headline()}\n")

@@ -55,13 +55,14 @@ class WatchdogLink:
         return None if self._process is None else self._process.pid
 
     def begin(self, place: Place, step: int) -> None:
-        """Starts the watchdog, from the thread that trains.
+        """Starts a watchdog, from the thread that trains; one of an earlier training ends.
 
         Args:
             place: Where this process stands.
             step: Step from which the training counts.
         """
-        if not self._config.watchdog.enable or self._heartbeat is not None:
+        self.end()
+        if not self._config.watchdog.enable:
             return
         self._is_compiled = False
         try:
