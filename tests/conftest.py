@@ -122,8 +122,11 @@ class TensorBoardServer(Protocol):
 
 
 @pytest.fixture
-def tensorboard_server(tmp_path: Path) -> Iterator[TensorBoardServer]:
+def tensorboard_server(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[TensorBoardServer]:
     """Starts real TensorBoards, `tensorboard_server(logdir, load_fast=False)`, and stops them after the test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))  # where our plugin keeps its mirrors
     with contextlib.ExitStack() as stack:
 
         def start(logdir: Path, load_fast: bool = True) -> TensorBoardClient:
