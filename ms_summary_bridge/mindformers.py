@@ -177,7 +177,9 @@ class _Count:
             changed["cur_step_num"] = self._step(parameters)
         if counts_sinks:
             changed["cur_epoch_num"] = max(0, self._step(parameters) - 1) // self._steps_per_epoch + 1
-        return RunContext(changed)
+        context = RunContext(changed)
+        context.request_stop = run_context.request_stop  # MindSpore's loop asks its own context
+        return context
 
 
 def _plain(value: Any) -> Any:

@@ -203,6 +203,12 @@ class SummarySink:
 
     def write_note(self, note: Note) -> None:
         """Takes a note. Each kind has its tag: TensorBoard's fast loader shows one text for each tag and step."""
+        if note.kind == "alert":  # a marker beside the curves: how many alarms there were until here
+            marker = {
+                "tag": f"{TAG_PREFIX}alarms/{note.fields['rule']}",
+                "value": np.asarray(float(note.fields["count"])),
+            }
+            self._link.put_values(note.step, note.wall_time, {"scalar": [marker]})
         text = note.text.replace("\n", "  \n")  # two spaces: a line break in markdown
         self._link.put("note", note.step, note.wall_time, f"{TAG_PREFIX}{note.kind}", text)
 
@@ -256,9 +262,10 @@ class WandbSink:
         self._run.log(dict(sample.values), step=sample.step)
 
     def write_note(self, note: Note) -> None:
-        """Takes a warning; the rest is in the summary."""
-        if note.kind == "warning":
-            self._run.alert(title=f"{self._config.project}: {note.fields.get('metric', 'warning')}", text=note.text)
+        """Takes warnings and alarms; the rest is in the summary."""
+        if note.kind in ("warning", "alert"):
+            about = note.fields.get("rule") or note.fields.get("metric", "warning")
+            self._run.alert(title=f"{self._config.project}: {about}", text=note.text)
 
     def flush(self) -> None:
         """Does nothing: the package keeps its own time."""

@@ -18,6 +18,7 @@ import mindspore
 from mindspore.train.callback import Callback, LossMonitor
 
 from ms_summary_bridge.callback.measures import find_optimizer, learning_rates
+from ms_summary_bridge.monitor.alarm_commands import AlarmCommands
 from ms_summary_bridge.monitor.callback_times import CallbackTimes
 from ms_summary_bridge.monitor.config import MonitorConfig
 from ms_summary_bridge.monitor.config_file import load_config
@@ -62,6 +63,7 @@ class MindSporeTransformersMonitor(Callback):
         self._depth = 0
         self._last_step: int | None = None
         self._eval_began: float | None = None
+        self._commands: AlarmCommands | None = None
         atexit.register(_end_at_exit, weakref.ref(self))  # weakly: it would keep the model in memory
 
     def training_options(self, parameters: Any) -> Mapping[str, Any]:
@@ -86,6 +88,11 @@ class MindSporeTransformersMonitor(Callback):
     def run_directory(self, directory: str) -> None:
         self._recorder.run_directory = directory
 
+    def milestone(self, text: str, **fields: Any) -> None:
+        """Notes in the journal something that happened in the training."""
+        if self._recorder.is_open:
+            self._recorder.milestone(text, **fields)
+
     def flush(self, timeout_secs: float = 30.0) -> bool:
         """Waits until all that was recorded is written; returns False if that takes too long."""
         return self._recorder.flush(timeout_secs)
@@ -106,6 +113,12 @@ class MindSporeTransformersMonitor(Callback):
         if self._depth <= 0:
             self._depth = 0
             self._end(error[0].__name__ if error and error[0] is not None else "")
+            code = None if self._commands is None else self._commands.exit_code
+            self._commands = None
+            if code is not None and (not error or error[0] is None):
+                # Here, and not at the end of the training: all other callbacks have ended theirs, and those around
+                # this one are still left in good order.
+                raise SystemExit(code)
 
     @guarded
     def on_train_begin(self, run_context: Any) -> None:
@@ -146,6 +159,7 @@ class MindSporeTransformersMonitor(Callback):
             outputs=parameters.get("net_outputs"),
         )
         self._watchdog.end_step(step + recorder.training.initial_step, parameters.get("cur_epoch_num"))
+        self._obey(run_context)
 
     def _first_call(self, parameters: TrainingParameters) -> int:
         """Does what only the first step can tell; returns how many steps it stands for."""
@@ -163,6 +177,12 @@ class MindSporeTransformersMonitor(Callback):
         if self._recorder.is_open:
             self._recorder.pause()
             self._watchdog.beat("other")
+            self._obey(run_context)
+
+    def _obey(self, run_context: Any) -> None:
+        """Does what alarms ask of the training thread."""
+        if self._commands is not None and self._commands.poll():
+            run_context.request_stop()
 
     @guarded
     def on_eval_begin(self, run_context: Any) -> None:
@@ -209,6 +229,7 @@ class MindSporeTransformersMonitor(Callback):
         )
         self._times = CallbackTimes(self._recorder.breakdown, self._watchdog)
         self._times.begin(others)
+        self._commands = AlarmCommands(self._recorder, others, lambda path: _save(parameters, path))
         self._meet_loss_monitors(others)
 
     @guarded
@@ -222,6 +243,8 @@ class MindSporeTransformersMonitor(Callback):
         finally:
             self._optimizer = None
             self._watchdog.end()
+            if self._commands is not None:
+                self._commands.end()
 
     def _find_optimizer(self, parameters: TrainingParameters) -> None:
         self._optimizer = find_optimizer(parameters)
@@ -248,6 +271,11 @@ class MindSporeTransformersMonitor(Callback):
                     "loss monitor",
                     "LossMonitor prints the loss as well; `quiet_loss_monitor: true` in monitor_config silences it",
                 )
+
+
+def _save(parameters: TrainingParameters, path: str) -> None:
+    network = parameters.get("train_network") or parameters.get("network")
+    mindspore.save_checkpoint(network, path)
 
 
 def _link_of_bridge(callbacks: list[Any]) -> tuple[Any, str]:

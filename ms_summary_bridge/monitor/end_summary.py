@@ -46,6 +46,7 @@ class EndSummary:
         step: int,
         now: float,
         warnings: dict[str, int],
+        alarms: dict[str, int],
         dropped: int,
         breakdown: dict[str, float],
         rank: int,
@@ -60,6 +61,7 @@ class EndSummary:
             step: Its last step.
             now: Monotonic seconds.
             warnings: How many there were, by value.
+            alarms: How many there were, by rule.
             dropped: Items that were left out.
             breakdown: Seconds of each part.
             rank: Global rank.
@@ -73,6 +75,9 @@ class EndSummary:
             lines.append(f"best loss: {self._best[0]:.6g} at step {self._best[1]}")
         listed = ", ".join(f"{name} {count}" for name, count in warnings.items())
         lines.append(f"warnings: {sum(warnings.values())}" + (f" ({listed})" if listed else ""))
+        if alarms:
+            raised = ", ".join(f"{name} {count}" for name, count in alarms.items())
+            lines.append(f"alarms: {sum(alarms.values())} ({raised})")
         if self._overflows:
             lines.append(f"steps skipped for overflow: {self._overflows}")
         if dropped:
@@ -88,6 +93,7 @@ class EndSummary:
             "reason": reason,
             "best": None if self._best is None else {"loss": self._best[0], "step": self._best[1]},
             "warnings": dict(warnings),
+            "alarms": dict(alarms),
             "overflows": self._overflows,
             "dropped": dropped,
             "breakdown": dict(breakdown),

@@ -9,10 +9,11 @@ import atexit
 import logging
 import os
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+from ms_summary_bridge.monitor.alarm_commands import AlarmCommands
 from ms_summary_bridge.monitor.config import MonitorConfig
 from ms_summary_bridge.monitor.config_file import load_config
 from ms_summary_bridge.monitor.distributed import find_place
@@ -36,6 +37,7 @@ class Monitor:
         steps_per_epoch: Steps of one epoch.
         parameters: The trainable parameters, for the metric `update_ratio`.
         initial_step: Step from which a resumed training counts; None to take the configuration's.
+        save_checkpoint: Saves a checkpoint under a path, for alarms with the action `save_checkpoint`.
 
     Raises:
         ConfigError: The configuration has problems; it names all of them.
@@ -53,6 +55,7 @@ class Monitor:
         steps_per_epoch: int | None = None,
         parameters: Iterable[Any] | None = None,
         initial_step: int | None = None,
+        save_checkpoint: Callable[[str], None] | None = None,
     ) -> None:
         if not isinstance(config, MonitorConfig):
             config = load_config(config)
@@ -73,6 +76,10 @@ class Monitor:
         self._recorder = Recorder(config, self.faults)
         self._watchdog = WatchdogLink(config, self.faults)
         self._step = self._facts.initial_step
+        self._save_checkpoint = save_checkpoint
+        self._commands: AlarmCommands | None = None
+        self.should_stop = False
+        """Whether an alarm with the action `stop` was raised: the loop then ends itself."""
 
     @property
     def run_directory(self) -> str | None:
@@ -85,6 +92,9 @@ class Monitor:
 
     def __exit__(self, *error: Any) -> None:
         self._end(error[0].__name__ if error and error[0] is not None else "")
+        code = None if self._commands is None else self._commands.exit_code
+        if code is not None and (not error or error[0] is None):
+            raise SystemExit(code)
 
     @guarded
     def _begin(self) -> None:
@@ -94,6 +104,8 @@ class Monitor:
         self._watchdog.begin(find_place(), self._facts.initial_step)
         self._recorder.begin(self._facts, tells_beginnings=False, tell_directory=self._watchdog.tell_directory)
         self._recorder.resume()
+        self._commands = AlarmCommands(self._recorder, [], self._save_checkpoint)
+        self.should_stop = False
         self._watchdog.begin_step()
         atexit.register(_end_at_exit, weakref.ref(self))
 
@@ -104,6 +116,8 @@ class Monitor:
             self._recorder.end(reason)
         finally:
             self._watchdog.end()
+            if self._commands is not None:
+                self._commands.end()
 
     def step(
         self,
@@ -142,6 +156,8 @@ class Monitor:
         steps = max(1, self._step - last)
         self._recorder.end_step(self._step, steps=steps, epoch=epoch, given=given, samples=samples, tokens=tokens)
         self._watchdog.end_step(self._step, epoch, "compute")
+        if self._commands is not None and self._commands.poll():
+            self.should_stop = True
 
     @contextmanager
     def timing(self, kind: str) -> Iterator[None]:

@@ -1,6 +1,6 @@
 """The engine: is told of every step, and makes samples, warnings and notes of what it hears.
 
-Layer: monitor.step_reader, monitor.measurement, monitor.backends < **monitor.recorder**. Imports no mindspore.
+Layer: monitor.step_reader, monitor.measurement, monitor.alarm_sink < **monitor.recorder**. Imports no mindspore.
 
 A step's outputs are kept as they are and read when the next step begins, so that reading them costs no synchronisation
 of its own. What comes after the numbers is done for many steps at once, or by the writing thread.
@@ -19,6 +19,9 @@ import msgspec
 
 from ms_summary_bridge.callback.link import WriterLink
 from ms_summary_bridge.callback.measures import StepOutputs
+from ms_summary_bridge.monitor.actions import Origin
+from ms_summary_bridge.monitor.alarm_sink import AlarmSink
+from ms_summary_bridge.monitor.alarms import Alarms
 from ms_summary_bridge.monitor.backends import make_sinks, require_backends, summary_directory
 from ms_summary_bridge.monitor.breakdown import Breakdown
 from ms_summary_bridge.monitor.config import Bounds, MonitorConfig
@@ -30,6 +33,7 @@ from ms_summary_bridge.monitor.measurement import Measurement
 from ms_summary_bridge.monitor.run_record import choose_run_directory, describe_run, rank_directory
 from ms_summary_bridge.monitor.sample import Note, Sample
 from ms_summary_bridge.monitor.step_reader import PendingStep, StepReader, secs_left, step_in_epoch
+from ms_summary_bridge.monitor.stop import StopAgreement
 from ms_summary_bridge.monitor.warn_on_value import WarnOnValue
 from ms_summary_bridge.monitor.writer import Sink, Writer
 
@@ -120,7 +124,12 @@ class Recorder:
         self._interval = interval_secs(self.config, place.ranks)
         names = {metric.name for metric in self.config.metrics}
         self._reader = StepReader(self.training, names, self.faults)
-        self._warnings = WarnOnValue(self.config.callback)
+        self.stop = StopAgreement(
+            place.rank, place.ranks, self.config.stop_patience, clock=self._clock, wall_clock=self._wall_clock
+        )
+        self.alarms = Alarms(self.config, self.training, self._put, self.faults, self.stop)
+        self.alarm_sink: AlarmSink | None = None
+        self._warnings = WarnOnValue(self.config.callback, unsaid=self.alarms.says_nonfinite())
         self._measurement = Measurement(self.config.metrics, self.training, self.faults, self._check)
         self._batch_limit = 1 if self._measurement.is_at_once(self.config.callback.warn_on_value) else _BATCH
         bounds = self.config.callback.warn_on_value.get("loss", Bounds())
@@ -134,7 +143,7 @@ class Recorder:
         self._window: Window | None = None
         self._due_at = self._settle_at = -math.inf
         self._reads_rates = "lr" in names
-        self._printed_step = self._step = training.initial_step
+        self._printed_step = self.step = training.initial_step
         self._aside = 0  # steps that were read and put aside
         self._settled: PendingStep | None = None  # the last step dealt with
         self._settled_steps = 0
@@ -142,7 +151,7 @@ class Recorder:
         self.is_open = True
         where = f"{self.training.device} of {place.host}"
         text = f"global rank {place.rank} of {place.ranks} (from {place.source}), {where}"
-        self._note("start", text, level=logging.INFO)
+        self.note("start", text, level=logging.INFO)
 
     def _make_sinks(self) -> list[Sink]:
         """Is called by the writing thread, because it may have to wait for rank 0."""
@@ -151,16 +160,33 @@ class Recorder:
         if self._tell_directory is not None:
             self._tell_directory(rank_directory(self.run_directory, self._place.rank))
         record = describe_run(self.config, self._place, self.run_directory)
-        return make_sinks(
-            self.config,
-            self.training,
-            self.run_directory,
-            record,
-            self.faults.warn,
-            link=self._link,
-            clock=self._clock,
-            wall_clock=self._wall_clock,
+        origin = Origin(
+            project=self.config.project,
+            run=record["run"],
+            run_directory=self.run_directory,
+            host=self._place.host,
+            ranks=self._place.ranks,
         )
+        directory = rank_directory(self.run_directory, self._place.rank)
+        self.alarm_sink = AlarmSink(
+            self.alarms, origin, directory, exit_code=self.config.exit_code, warn=self.faults.warn
+        )
+        return [
+            *make_sinks(
+                self.config,
+                self.training,
+                self.run_directory,
+                record,
+                self.faults.warn,
+                link=self._link,
+                clock=self._clock,
+                wall_clock=self._wall_clock,
+            ),
+            self.alarm_sink,  # behind all files: what it does may take some time
+        ]
+
+    def _put(self, note: Note) -> None:
+        self._writer.put(note)
 
     def end(self, reason: str = "") -> None:
         """The training ends: the last step is read, all is written, and what was recorded is summed up.
@@ -191,9 +217,10 @@ class Recorder:
         text, fields = self._summary.describe(
             self.config,
             reason,
-            step=self._step,
+            step=self.step,
             now=self._clock(),
             warnings=self._warnings.counts,
+            alarms=self.alarms.counts,
             dropped=self._writer.dropped,
             breakdown=self.breakdown.secs,
             rank=self.training.rank,
@@ -201,7 +228,7 @@ class Recorder:
             viewed=viewed,
         )
         level = logging.INFO if self.training.rank == 0 else None
-        return Note(kind="end", step=self._step, wall_time=self._wall_clock(), text=text, fields=fields, level=level)
+        return Note(kind="end", step=self.step, wall_time=self._wall_clock(), text=text, fields=fields, level=level)
 
     # ------------------------------------------------------------------ steps
 
@@ -234,7 +261,7 @@ class Recorder:
         """
         if self._pending is not None:
             self.finish_step()  # where nobody says when a step begins
-        self._step = step
+        self.step = step
         now = self._clock()
         self._pending = pending = PendingStep(step, steps, epoch, outputs, now, given, samples, tokens)
         self.breakdown.end_step(now, pending)
@@ -299,6 +326,7 @@ class Recorder:
             self._window.add(facts)
             self._summary.add(facts)
             self._measurement.observe(facts, pending.given or {})
+            self.alarms.observe_step(facts, pending.given or {}, pending.monotonic, self._wall_time(pending.monotonic))
             if pending.learning_rates is not None:
                 self._window.learning_rates = pending.learning_rates
                 self._take_sample()
@@ -369,13 +397,12 @@ class Recorder:
 
     def milestone(self, text: str, **fields: Any) -> None:
         """Notes something that happened."""
-        self._note("milestone", text, fields=fields)
+        self.note("milestone", text, fields=fields)
 
-    def _note(self, kind: str, text: str, *, fields: dict[str, Any] | None = None, level: int | None = None) -> None:
+    def note(self, kind: str, text: str, *, fields: dict[str, Any] | None = None, level: int | None = None) -> None:
+        """Notes something, for people as a text and for programs as fields."""
         moment = self._wall_clock()
-        self._writer.put(
-            Note(kind=kind, step=self._step, wall_time=moment, text=text, fields=fields or {}, level=level)
-        )
+        self._writer.put(Note(kind=kind, step=self.step, wall_time=moment, text=text, fields=fields or {}, level=level))
 
     def flush(self, timeout_secs: float = 30.0) -> bool:
         """Waits until all that was recorded is written; returns False if that takes too long."""

@@ -27,7 +27,7 @@ _START_SPREAD_SECS: Final = 120.0  # the other ranks may have begun before rank 
 _LAST_LOOKS: Final = 50
 _LAST_LOOK_SECS: Final = 0.1
 _MAX_READ: Final = 4 << 20  # of one rank at a time
-_COPIED: Final = ("warning", "healed", "end")
+_COPIED: Final = ("warning", "alert", "healed", "end")
 
 
 class RunJournal:

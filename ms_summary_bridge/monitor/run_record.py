@@ -20,6 +20,7 @@ from typing import Any, Final
 import psutil
 
 from ms_summary_bridge._version import __version__
+from ms_summary_bridge.monitor.alert_config import hide_secrets
 from ms_summary_bridge.monitor.config import MonitorConfig
 from ms_summary_bridge.monitor.distributed import Place
 
@@ -133,7 +134,7 @@ def describe_run(config: MonitorConfig, place: Place, run_directory: str) -> dic
         "device": f"{place.device} {place.device_id}",
         "pid": os.getpid(),
         "config_source": config.source,
-        "config": _plain(config.raw),
+        "config": _plain(hide_secrets(config.raw)),
         "versions": versions,
         "commit": find_commit(),
         "command": list(sys.orig_argv),

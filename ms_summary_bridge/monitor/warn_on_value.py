@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Collection
 from typing import Any, Final
 
 from ms_summary_bridge.monitor.config import CallbackConfig
@@ -22,9 +23,11 @@ class WarnOnValue:
 
     Args:
         config: The limits, and when to warn.
+        unsaid: Metrics of which a value that is not finite is an alarm: the console says it only once.
     """
 
-    def __init__(self, config: CallbackConfig) -> None:
+    def __init__(self, config: CallbackConfig, *, unsaid: Collection[str] = ()) -> None:
+        self._unsaid = unsaid
         self._bounds = config.warn_on_value
         self._after_steps = config.warn_after_steps
         self._cool_down = config.cool_down
@@ -72,4 +75,5 @@ class WarnOnValue:
         silent = self._silent.pop(name, 0)
         again = f" ({silent} more since the last warning)" if silent else ""
         text = f"step {step}: {reason}{again}"
-        return Note(kind="warning", step=step, wall_time=wall_time, text=text, fields=fields, level=logging.WARNING)
+        level = None if metric in self._unsaid and not math.isfinite(value) else logging.WARNING
+        return Note(kind="warning", step=step, wall_time=wall_time, text=text, fields=fields, level=level)

@@ -1,0 +1,99 @@
+"""What alarms ask of the training thread, between two steps: a checkpoint, and to stop.
+
+Layer: monitor.recorder < **monitor.alarm_commands**. Imports no mindspore.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ms_summary_bridge.monitor.alert import Alert
+from ms_summary_bridge.monitor.recorder import Recorder
+from ms_summary_bridge.monitor.run_record import rank_directory
+
+__all__ = ["AlarmCommands"]
+
+
+class AlarmCommands:
+    """Is asked after each step.
+
+    Args:
+        recorder: The engine, which has begun.
+        callbacks: Those beside the monitor; what they save is known as a checkpoint.
+        save: Saves a checkpoint under a path; None where nobody can.
+    """
+
+    def __init__(self, recorder: Recorder, callbacks: Iterable[Any], save: Callable[[str], None] | None) -> None:
+        self._recorder = recorder
+        # MindSpore's ModelCheckpoint, MindFormers' CheckpointMonitor and our own say so under the same name.
+        self._savers = [callback for callback in callbacks if hasattr(callback, "latest_ckpt_file_name")]
+        self._seen = [str(saver.latest_ckpt_file_name) for saver in self._savers]
+        self._save = save
+        self._is_stopped = False
+        self.exit_code: int | None = None
+        """With which the process is to end after a stop; None to go on."""
+
+    def poll(self) -> bool:
+        """Does what is due after a step; returns whether the training stops here."""
+        recorder = self._recorder
+        for number, saver in enumerate(self._savers):
+            if saver.latest_ckpt_file_name != self._seen[number]:
+                self._note_checkpoint(number)
+        alert = recorder.alarms.checkpoint_due
+        if alert is not None:
+            recorder.alarms.checkpoint_due = None
+            self._save_checkpoint(alert)
+        if self._is_stopped:
+            return True
+        verdict = recorder.stop.poll(recorder.step)
+        if verdict == "go":
+            return False
+        self._is_stopped = True
+        self.exit_code = recorder.config.exit_code
+        text = f"the training is stopped after step {recorder.step}: {recorder.stop.reason}"
+        if recorder.stop.proposer != recorder.training.rank:
+            text += f" (on rank {recorder.stop.proposer})"
+        if verdict == "leave":
+            # Without an exit code the launcher would not know, and the others would wait for this rank.
+            self.exit_code = self.exit_code or 1
+            text += "; the other ranks do not answer: this one ends alone"
+        recorder.note("stop", text, level=logging.WARNING)
+        return True
+
+    def end(self) -> None:
+        """The training has ended: a stop that was asked for by its very last step decides about the exit code still."""
+        if not self._is_stopped and self._recorder.stop.is_asked:
+            self._is_stopped = True
+            self.exit_code = self._recorder.config.exit_code
+
+    def _note_checkpoint(self, number: int) -> None:
+        saver, recorder = self._savers[number], self._recorder
+        self._seen[number] = path = str(saver.latest_ckpt_file_name)
+        # Of a callback that comes after the monitor it is seen one step later.
+        step = getattr(saver, "_last_triggered_step", None)
+        step = recorder.step if not isinstance(step, int) else step + recorder.training.initial_step
+        recorder.alarms.note_checkpoint(step, path)
+
+    def _save_checkpoint(self, alert: Alert) -> None:
+        recorder = self._recorder
+        if self._save is None:
+            recorder.faults.warn("save", "an alarm asks for a checkpoint: give Monitor a save_checkpoint")
+            return
+        if recorder.run_directory is None:
+            recorder.alarms.checkpoint_due = alert  # the directory is known in a moment
+            return
+        directory = os.path.join(rank_directory(recorder.run_directory, recorder.training.rank), "checkpoints")
+        path = os.path.join(directory, f"alarm-{alert.rule}-step_{recorder.step}.ckpt")
+        unfinished = os.path.join(directory, "unfinished.ckpt")
+        try:
+            os.makedirs(directory, exist_ok=True)
+            with recorder.spending("checkpoint"):
+                self._save(unfinished)
+            os.replace(unfinished, path)
+        except Exception as error:  # whatever a network, or a function of the user's, raises
+            recorder.faults.warn("save", f"{path}: the checkpoint of an alarm cannot be saved: {error!r}")
+            return
+        recorder.note("milestone", f"checkpoint saved for the alarm {alert.rule}: {path}", level=logging.INFO)
