@@ -1,6 +1,6 @@
 """Runs a program for an alarm, for so long and no longer.
 
-Layer: monitor.actions < **monitor.actions.command**.
+Layer: monitor.actions.message < **monitor.actions.command**.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from ms_summary_bridge.monitor.actions import ActionError, Origin, message_text
+from ms_summary_bridge.monitor.actions.message import ActionError, Origin, message_text
 from ms_summary_bridge.monitor.alert import Alert
 from ms_summary_bridge.monitor.alert_config import CommandConfig
 

@@ -1,6 +1,6 @@
 """The chat services' dialects: what a message looks like to each of them, and what its answer means.
 
-Layer: monitor.actions < **monitor.actions.dialects**. No network.
+Layer: monitor.actions.message < **monitor.actions.dialects**. No network.
 
 The shapes are those of the services' public documentation of group robots and incoming webhooks.
 """
@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from ms_summary_bridge.monitor.actions import Origin, message_text
+from ms_summary_bridge.monitor.actions.message import Origin, message_text
 from ms_summary_bridge.monitor.alert import Alert
 from ms_summary_bridge.monitor.alert_config import Dialect
 

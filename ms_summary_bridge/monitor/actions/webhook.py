@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable
 from typing import IO, Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
-from ms_summary_bridge.monitor.actions import ActionError, Origin
 from ms_summary_bridge.monitor.actions.dialects import Verdict, build_request, judge
+from ms_summary_bridge.monitor.actions.message import ActionError, Origin
 from ms_summary_bridge.monitor.alert import Alert
 from ms_summary_bridge.monitor.alert_config import HIDDEN, WebhookConfig
 
