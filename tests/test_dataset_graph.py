@@ -22,8 +22,9 @@ from ms_summary_bridge.formats.dataset_graph import describe_dataset_graph
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from ms_summary_bridge.formats.tensorboard import TensorBoardDecoder, TensorBoardEncoder
+from ms_summary_bridge.formats.wire import length_delimited
 from ms_summary_bridge.records import encode_record
-from ms_summary_bridge.run_conversion import ConvertOptions
+from ms_summary_bridge.run_task import ConvertOptions
 from ms_summary_bridge.values import Opaque
 from ms_summary_bridge.verify import verify_logdirs
 from tests.conftest import MindInsightServer, TensorBoardServer
@@ -218,6 +219,10 @@ def test_too_much_for_a_person_is_cut_and_still_comes_back() -> None:
     event = payload(graph)
     back = TensorBoardDecoder().decode(encoded(event))
     assert back.content == Opaque("dataset_graph", event)
+    branches = describe_dataset_graph(payload(stage("Zip", *(stage(f"s{number}") for number in range(300)))))
+    assert "200. branch into **Zip**" in branches
+    assert "**s200**" not in branches
+    assert branches.endswith("    201. and 100 more\n")
 
 
 @pytest.mark.parametrize(
@@ -251,6 +256,25 @@ def test_a_graph_that_cannot_be_read_is_a_counted_loss(tmp_path: Path) -> None:
         assert "cannot be read" in run.losses[0].reason
         convert_logdir(str(there), str(back))
         assert lineage_payloads(back) == [event], "the archive has it"
+
+
+def test_a_text_that_is_not_utf8_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
+    path, name = b"/\xca\xfd\xbe\xdd", b"\xca\xfd"  # GBK, as a path may be
+    values = length_delimited(b"\x0a", b"dir") + length_delimited(b"\x12", path)
+    files = length_delimited(b"\x0a", b"files") + length_delimited(b"\x12", length_delimited(b"\x0a", path))
+    keys = length_delimited(b"\x0a", name) + length_delimited(b"\x12", b"x")
+    shown = length_delimited(b"\x0a", values) + length_delimited(b"\x12", files)
+    head = ms_pb.LineageEvent(wall_time=START).SerializeToString()
+    for number, (parameters, has_text) in enumerate([(shown, True), (shown + length_delimited(b"\x0a", keys), False)]):
+        event = head + length_delimited(b"\x4a", length_delimited(b"\x12", parameters))
+        source, there, back = (tmp_path / f"{name}{number}" for name in ("ms", "tb", "back"))
+        write_run(source, event)
+        (run,) = convert_logdir(str(source), str(there)).runs
+        assert [loss.reason[:33] for loss in run.losses] == ([] if has_text else ["the data set graph cannot be read"])
+        convert_logdir(str(there), str(back))
+        assert lineage_payloads(back) == [event]
+        if has_text:
+            assert "`dir=/\ufffd\ufffd\ufffd\ufffd` `files=[/\ufffd" in describe_dataset_graph(event)
 
 
 def _varint(number: int) -> bytes:

@@ -44,9 +44,12 @@ def describe_dataset_graph(payload: bytes) -> str:
         InvalidValueError: The payload holds no data set graph that can be read.
     """
     try:
-        graph = ms_pb.LineageEvent.FromString(payload).dataset_graph
-    except (DecodeError, RecursionError, ValueError) as error:
+        return _describe(ms_pb.LineageEvent.FromString(payload).dataset_graph)
+    except (DecodeError, RecursionError, ValueError) as error:  # a key that is not UTF-8 is found when it is looked at
         raise InvalidValueError(f"the data set graph cannot be read: {error}") from error
+
+
+def _describe(graph: Any) -> str:
     if not graph.ByteSize():
         return "**Data pipeline**: no stage is recorded.\n"
     count = _count(graph)
@@ -72,10 +75,12 @@ def _describe_chain(graph: Any, indent: str) -> Iterator[str]:
 def _describe_parts(stage: Any, indent: str) -> Iterator[str]:
     """Yields what stands below a stage: the branches it joins, or its operations."""
     number = 0
-    branches = stage.children if len(stage.children) > 1 else ()
-    for branch in branches:
+    for branch in _bounded(stage.children if len(stage.children) > 1 else ()):
         number += 1
-        yield f"{indent}{number}. branch into {_bold(stage.parameter.mapStr.get('op_type', ''))}"
+        if isinstance(branch, str):
+            yield f"{indent}{number}. {branch}"
+            continue
+        yield f"{indent}{number}. branch into {_bold(_text(stage.parameter.mapStr.get('op_type', '')))}"
         yield from _describe_chain(branch, indent + _INDENT)
     for operation in _bounded(stage.operations):
         number += 1
@@ -128,12 +133,18 @@ def _load_object(text: str) -> dict[str, str] | None:
 
 def _parameters(message: Any) -> dict[str, str]:
     """Returns the parameters by name, as texts, sorted."""
-    parameters: dict[str, str] = dict(message.mapStr)
-    parameters.update((key, "[" + ", ".join(value.strValue) + "]") for key, value in message.mapStrList.items())
+    parameters: dict[str, str] = {key: _text(value) for key, value in message.mapStr.items()}
+    lists = ((key, map(_text, value.strValue)) for key, value in message.mapStrList.items())
+    parameters.update((key, "[" + ", ".join(texts) + "]") for key, texts in lists)
     parameters.update((key, str(value).lower()) for key, value in message.mapBool.items())
     parameters.update((key, str(value)) for key, value in message.mapInt.items())
     parameters.update((key, repr(value)) for key, value in message.mapDouble.items())
     return dict(sorted(parameters.items(), key=lambda item: (item[0] in _TUNING, item)))
+
+
+def _text(value: str | bytes) -> str:
+    """Returns text for bytes: protobuf in C gives these where a text is not UTF-8, as a path need not be."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 def _bold(name: str) -> str:
