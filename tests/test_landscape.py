@@ -21,13 +21,14 @@ from ms_summary_bridge.convert import convert_logdir
 from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Event, Summary, TaggedValue
+from ms_summary_bridge.formats import _contour
 from ms_summary_bridge.formats._contour import SIZE
 from ms_summary_bridge.formats._loss_scale import LossScale, nice_ticks
 from ms_summary_bridge.formats._loss_surface import END_COLOUR, PATH_COLOUR, START_COLOUR
 from ms_summary_bridge.formats.landscape import decode_landscape, draw_landscape
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from ms_summary_bridge.formats.tensorboard import TensorBoardDecoder, TensorBoardEncoder
-from ms_summary_bridge.run_conversion import ConvertOptions
+from ms_summary_bridge.run_task import ConvertOptions
 from ms_summary_bridge.values import Opaque
 from ms_summary_bridge.verify import verify_logdirs
 from tests.conftest import MindInsightServer, TensorBoardServer
@@ -211,6 +212,23 @@ def test_odd_landscapes_are_drawn(name: str) -> None:
     assert len(mesh.vertices) == len(mesh.colours) < 65_536, "TensorBoard numbers vertices with 16 bits"
     assert mesh.faces.min() >= 0
     assert mesh.faces.max() < len(mesh.vertices)
+
+
+def test_an_endless_path_is_drawn_by_some_of_its_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    placed: list[tuple[float, float]] = []
+    pixel = _contour._Plot._pixel
+
+    def count(plot: Any, x: float, y: float) -> tuple[float, float]:
+        placed.append((x, y))
+        return pixel(plot, x, y)
+
+    monkeypatch.setattr(_contour._Plot, "_pixel", count)
+    points = np.linspace(-2, 2, 100_000)
+    path = (points, np.abs(points), np.ones(points.size))
+    picture = pixels(draw_landscape(message(X, Y, Z, path=path), "long")[1])
+    assert has_colour(picture, PATH_COLOUR)
+    assert {(-2.0, 2.0), (2.0, 2.0)} < set(placed)
+    assert len(placed) < 1100
 
 
 def test_losses_that_are_not_finite_are_a_hole_in_the_surface_and_grey_in_the_image() -> None:

@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from ms_summary_bridge.formats._loss_grid import Array, LossGrid
 from ms_summary_bridge.formats._loss_scale import LossScale, colours_of, nice_ticks
-from ms_summary_bridge.formats._loss_surface import END_COLOUR, PATH_COLOUR, START_COLOUR
+from ms_summary_bridge.formats._loss_surface import END_COLOUR, PATH_COLOUR, START_COLOUR, thin
 
 __all__ = ["SIZE", "draw_contour"]
 
@@ -32,6 +32,7 @@ _INK: Final = (40, 40, 40)
 _FAINT: Final = (120, 120, 120)
 _WHITE: Final = (255, 255, 255)
 _TITLE_CHARACTERS: Final = 50
+_MAX_PATH: Final = 1000  # points that the line goes through: more are not seen, and take their time
 _DOTTED: Final = 40  # points of a path that are marked, and
 _NAMED: Final = 8  # points of a path that their number is written at
 
@@ -102,7 +103,9 @@ class _Plot:
     def draw_path(self) -> None:
         """Draws the line with its points, numbers beside them, and the convergence point."""
         grid = self._grid
-        pixels = [self._pixel(x, y) for x, y, _ in grid.path]
+        drawn = thin(len(grid.path), _MAX_PATH)
+        pixels = [self._pixel(x, y) for x, y, _ in grid.path[drawn]]
+        names = [grid.intervals[number] for number in drawn]
         if len(pixels) > 1:
             self._draw.line(pixels, _WHITE, 5, joint="curve")
             self._draw.line(pixels, PATH_COLOUR, 3, joint="curve")
@@ -113,7 +116,7 @@ class _Plot:
         if grid.end is not None:
             self._star(self._pixel(grid.end[0], grid.end[1]), 11)
         stride = max(1, -(-len(pixels) // _NAMED))
-        for pixel, name in list(zip(pixels, grid.intervals, strict=True))[::stride]:
+        for pixel, name in list(zip(pixels, names, strict=True))[::stride]:
             place = (pixel[0] + 8, pixel[1] - 18) if pixel[0] < _RIGHT - 40 else (pixel[0] - 28, pixel[1] - 18)
             self._draw.text(place, str(name), _WHITE, _font(15), stroke_width=2, stroke_fill=_INK)
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from ms_summary_bridge.formats._loss_grid import Array, LossGrid
 from ms_summary_bridge.formats._loss_scale import LossScale, colours_of
 
-__all__ = ["END_COLOUR", "PATH_COLOUR", "START_COLOUR", "Mesh", "make_surface"]
+__all__ = ["END_COLOUR", "PATH_COLOUR", "START_COLOUR", "Mesh", "make_surface", "thin"]
 
 PATH_COLOUR: Final = (230, 30, 60)
 START_COLOUR: Final = (255, 255, 255)
@@ -106,7 +106,7 @@ def make_surface(grid: LossGrid) -> Mesh:
     scale = grid.make_scale()
     fractions = scale.fractions(grid.z)
     builder = _Builder()
-    rows, columns = _thin(len(grid.y), _MAX_SIDE), _thin(len(grid.x), _MAX_SIDE)
+    rows, columns = thin(len(grid.y), _MAX_SIDE), thin(len(grid.x), _MAX_SIDE)
     x, y = np.meshgrid(grid.x[columns], grid.y[rows])
     shown = fractions[np.ix_(rows, columns)]
     builder.add(_place(grid, x, y, np.nan_to_num(shown)).reshape(-1, 3), _cells(shown), _paint(shown))
@@ -115,7 +115,7 @@ def make_surface(grid: LossGrid) -> Mesh:
         edge = np.array([one, other])
         builder.add_tube(_place(grid, grid.x[edge[:, 0]], grid.y[edge[:, 1]], np.zeros(2)), _TUBE / 2, _FRAME_COLOUR)
     if len(grid.path):
-        places = _above(grid, fractions, scale, _divide(grid.path[_thin(len(grid.path), _MAX_PATH)]))
+        places = _above(grid, fractions, scale, _divide(grid.path[thin(len(grid.path), _MAX_PATH)]))
         builder.add_tube(places, _TUBE, PATH_COLOUR)
         for place in places[::_PIECES][1:]:
             builder.add_mark(place, _POINT, PATH_COLOUR)
@@ -126,7 +126,7 @@ def make_surface(grid: LossGrid) -> Mesh:
     return builder.build()
 
 
-def _thin(count: int, most: int) -> npt.NDArray[np.int64]:
+def thin(count: int, most: int) -> npt.NDArray[np.int64]:
     """Returns the numbers of so many points at most, evenly chosen, the first and the last among them."""
     return np.asarray(np.rint(np.linspace(0, count - 1, min(count, most))), np.int64)
 
