@@ -30,7 +30,7 @@ from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from ms_summary_bridge.formats.tensorboard import TensorBoardDecoder
 from ms_summary_bridge.formats.wire import length_delimited
 from ms_summary_bridge.report import RunReport
-from ms_summary_bridge.run_conversion import ConvertOptions
+from ms_summary_bridge.run_task import ConvertOptions
 from ms_summary_bridge.values import Scalar
 from ms_summary_bridge.verify import verify_logdirs
 from tests.mindspore_run import scalars, write_summary
@@ -192,6 +192,18 @@ def test_user_defined_info_may_be_maps_and_trees() -> None:
     assert read_lineage({"user_defined_info": user_event({})}).hparams == {}
 
 
+def test_names_that_are_not_utf8_are_told(tmp_path: Path) -> None:
+    trees = [length_delimited(b"\x0a", name) + length_delimited(b"\x12", b"") for name in (b"\xff\xfe", b"ok")]
+    info = b"".join(length_delimited(b"\x12", tree) for tree in trees)  # bytes and text, which have no order
+    payload = ms_pb.LineageEvent(wall_time=START).SerializeToString() + length_delimited(b"\x52", info)
+    put_lineage(tmp_path / "ms", payload, train_event())
+    report = convert_one(tmp_path / "ms", tmp_path / "tb")
+    assert [loss.reason.split(":")[0] for loss in report.losses if loss.kind == "lineage"] == [
+        "user_defined_info cannot be read"
+    ]
+    assert hparams_of(boards(tmp_path / "tb")[START_TAG]) == HPARAMS
+
+
 def test_a_session_starts_with_the_last_file_before_its_end() -> None:
     records = {"train_lineage": train_event(50.0), "evaluation_lineage": eval_event("{}", 90.0)}
     session = read_lineage(records, [10.0, 40.0, 80.0])
@@ -325,6 +337,17 @@ def test_lineage_is_a_session_there_and_exact_back(tmp_path: Path) -> None:
     assert [m.SerializeToString() for m in lineage_of(tmp_path / "back")] == [
         m.SerializeToString() for m in lineage_of(tmp_path / "ms")
     ]
+    for one, other in (("ms", "tb"), ("tb", "back"), ("ms", "back")):
+        assert verify_logdirs(str(tmp_path / one), str(tmp_path / other)).is_equal
+
+
+def test_lineage_without_a_summary_file_is_exact_back(tmp_path: Path) -> None:
+    (payload, *others) = [train_event(), eval_event('{"acc": 0.5}'), user_event({"a": 1})]
+    source = put_lineage(tmp_path / "ms", payload, *others)
+    convert_one(tmp_path / "ms", tmp_path / "tb")
+    convert_one(tmp_path / "tb", tmp_path / "back")
+    (back,) = (tmp_path / "back").glob("*_lineage")
+    assert back.read_bytes() == source.read_bytes()
     for one, other in (("ms", "tb"), ("tb", "back"), ("ms", "back")):
         assert verify_logdirs(str(tmp_path / one), str(tmp_path / other)).is_equal
 

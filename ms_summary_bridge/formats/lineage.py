@@ -157,8 +157,8 @@ def _entries(info: Any) -> Iterator[tuple[str, Any]]:
         yield from _entries(item)
     for field in (info.map_int32, info.map_double, info.map_str):
         yield from sorted((_text(name), _text(value)) for name, value in field.items())
-    for outer in sorted(info.map_dict):
-        yield from ((f"{_text(outer)}/{name}", value) for name, value in _entries(info.map_dict[outer]))
+    for outer, inner in sorted(info.map_dict.items(), key=lambda item: item[0]):
+        yield from ((f"{outer}/{name}", value) for name, value in _entries(inner))
 
 
 def _text(value: Any) -> Any:
