@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ms_summary_bridge.monitor.best_checkpoint import SaveBestCheckpoint
     from ms_summary_bridge.record_writer import RecordWriter
     from ms_summary_bridge.report import Report
-    from ms_summary_bridge.run_conversion import ConvertOptions
+    from ms_summary_bridge.run_task import ConvertOptions
     from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor
     from ms_summary_bridge.verify import verify_logdirs
 
@@ -112,7 +112,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "monitor.best_checkpoint": ("SaveBestCheckpoint",),
     "record_writer": ("RecordWriter",),
     "report": ("Report",),
-    "run_conversion": ("ConvertOptions",),
+    "run_task": ("ConvertOptions",),
     "values": (
         "Histogram",
         "Image",

@@ -37,7 +37,7 @@ from ms_summary_bridge.render import (
     render_verification,
 )
 from ms_summary_bridge.report import Report, encode_json
-from ms_summary_bridge.run_conversion import ConvertOptions
+from ms_summary_bridge.run_task import ConvertOptions
 from ms_summary_bridge.verify import verify_logdirs
 
 __all__ = ["EXIT_CODES", "OnRestart", "Target", "app", "main"]

@@ -25,12 +25,12 @@ from ms_summary_bridge.report import DamagedRange, IncompleteTail, LossCounter, 
 from ms_summary_bridge.restarts import find_restarts
 from ms_summary_bridge.run_points import RunReading, read_restored
 from ms_summary_bridge.run_sink import RunSink
-from ms_summary_bridge.run_task import ConvertOptions, RunTask, compile_tags, relative_path
+from ms_summary_bridge.run_task import RunTask, compile_tags, relative_path
 from ms_summary_bridge.series import SeriesTable
 from ms_summary_bridge.state import Plan, RunState, Undecided, identify, is_same_file
 from ms_summary_bridge.tensorboard_run import TensorBoardRun
 
-__all__ = ["ConvertOptions", "Progress", "convert_run", "relative_path"]
+__all__ = ["Progress", "convert_run"]
 
 Progress = Callable[[int], None]
 """Called now and then with the number of source bytes read since the last call."""

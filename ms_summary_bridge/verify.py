@@ -21,8 +21,8 @@ from ms_summary_bridge.errors import BridgeError, NoEventsError
 from ms_summary_bridge.file_names import MINDSPORE
 from ms_summary_bridge.logdir import Run, discover
 from ms_summary_bridge.report import DamagedRange, IncompleteTail
-from ms_summary_bridge.run_conversion import relative_path
 from ms_summary_bridge.run_points import Point, RunReading, read_points
+from ms_summary_bridge.run_task import relative_path
 from ms_summary_bridge.state import load_state
 from ms_summary_bridge.values import Histogram, Image, Scalar
 

@@ -34,7 +34,7 @@ from ms_summary_bridge.inspect import inspect_logdir
 from ms_summary_bridge.logdir import discover
 from ms_summary_bridge.records import encode_record
 from ms_summary_bridge.report import Report, RunReport
-from ms_summary_bridge.run_conversion import ConvertOptions
+from ms_summary_bridge.run_task import ConvertOptions
 from ms_summary_bridge.state import STATE_NAME, load_state, locked
 from ms_summary_bridge.values import Image, Opaque, Scalar, Value
 from ms_summary_bridge.verify import verify_logdirs

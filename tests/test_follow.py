@@ -23,7 +23,7 @@ from ms_summary_bridge.errors import LogdirError, UsageError
 from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.follow_scan import changed_paths, grown, take_scan
 from ms_summary_bridge.logdir import Logdir, discover
-from ms_summary_bridge.run_conversion import ConvertOptions
+from ms_summary_bridge.run_task import ConvertOptions
 from ms_summary_bridge.state import STATE_NAME
 from ms_summary_bridge.verify import verify_logdirs
 from tests.follow_script import FollowScript, nothing

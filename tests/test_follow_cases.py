@@ -12,7 +12,7 @@ from ms_summary_bridge.archive import make_decoder
 from ms_summary_bridge.convert import convert_logdir
 from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Event, SessionLog, Summary
-from ms_summary_bridge.run_conversion import ConvertOptions
+from ms_summary_bridge.run_task import ConvertOptions
 from ms_summary_bridge.values import Scalar
 from ms_summary_bridge.verify import verify_logdirs
 from tests.conftest import TensorBoardServer

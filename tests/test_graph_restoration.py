@@ -22,7 +22,7 @@ from ms_summary_bridge.formats.mindspore import MindSporeDecoder, MindSporeEncod
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from ms_summary_bridge.formats.tensorboard import TensorBoardDecoder, TensorBoardEncoder
 from ms_summary_bridge.records import encode_record
-from ms_summary_bridge.run_conversion import ConvertOptions
+from ms_summary_bridge.run_task import ConvertOptions
 from ms_summary_bridge.values import Opaque
 from ms_summary_bridge.verify import verify_logdirs
 from tests.conftest import TensorBoardServer

@@ -11,7 +11,7 @@ import pytest
 
 from ms_summary_bridge.convert import convert_logdir
 from ms_summary_bridge.formats.protos import tb_pb
-from ms_summary_bridge.run_conversion import ConvertOptions
+from ms_summary_bridge.run_task import ConvertOptions
 from tests.conftest import MindInsightServer, TensorBoardServer
 from tests.test_lineage import END_TAG, START_TAG, hparams_record, put_lineage, user_event, write_run
 from tests.test_to_mindinsight import put_log

@@ -30,7 +30,7 @@ from ms_summary_bridge.formats.wire import FLOAT32, FLOAT64, fixed64, length_del
 from ms_summary_bridge.logdir import discover
 from ms_summary_bridge.records import Damage, Record
 from ms_summary_bridge.report import RunReport
-from ms_summary_bridge.run_conversion import ConvertOptions
+from ms_summary_bridge.run_task import ConvertOptions
 from ms_summary_bridge.values import Opaque, Scalar
 from ms_summary_bridge.verify import verify_logdirs
 from tests import strategies

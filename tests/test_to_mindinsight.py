@@ -35,7 +35,7 @@ from ms_summary_bridge.inspect import inspect_logdir
 from ms_summary_bridge.logdir import discover
 from ms_summary_bridge.records import Record
 from ms_summary_bridge.report import Report, RunReport
-from ms_summary_bridge.run_conversion import ConvertOptions
+from ms_summary_bridge.run_task import ConvertOptions
 from ms_summary_bridge.state import STATE_NAME
 from ms_summary_bridge.values import Histogram, Image, Scalar, Tensor, Value
 from ms_summary_bridge.verify import verify_logdirs

@@ -12,7 +12,7 @@ from ms_summary_bridge.archive import archive_name
 from ms_summary_bridge.convert import convert_logdir
 from ms_summary_bridge.errors import NoEventsError
 from ms_summary_bridge.events import Event
-from ms_summary_bridge.run_conversion import ConvertOptions
+from ms_summary_bridge.run_task import ConvertOptions
 from ms_summary_bridge.values import Image, Scalar, Value
 from ms_summary_bridge.verify import Difference, verify_logdirs
 from tests.mindspore_run import PNG, START, event, histogram, image, scalar, scalars, tensor, write_summary

@@ -27,7 +27,7 @@ from ms_summary_bridge.logdir import LIVE, SOURCE, Logdir, Run, discover
 from ms_summary_bridge.mirror.home import Home, clear_directory, replace_link, size_of
 from ms_summary_bridge.mirror.overlay import Shown
 from ms_summary_bridge.report import Report
-from ms_summary_bridge.run_conversion import ConvertOptions
+from ms_summary_bridge.run_task import ConvertOptions
 
 __all__ = ["FileFact", "MirroredDirectory"]
 
