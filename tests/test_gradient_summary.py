@@ -119,6 +119,11 @@ def test_the_training_is_the_same_as_without(result: dict[str, Any]) -> None:
         assert result[name][:count] == pytest.approx(plain[:count], rel=1e-5)
 
 
+def test_a_checkpoint_fits_with_and_without(result: dict[str, Any]) -> None:
+    plain, recorded = result["names"]
+    assert recorded == plain
+
+
 def test_there_is_a_graph_beside_the_gradients(base: Path) -> None:
     for paths in (summaries(base / "graph"), boards(base / "graph")):
         kinds = [getattr(event.content, "kind", "") for path in paths for event in events(path)]

@@ -204,6 +204,8 @@ def main() -> None:
     result["sparse"] = train_sparse(said)
     network = Network()
     optimizer = nn.Momentum(network.trainable_params(), 0.05, 0.9)
+    cells = [make(nn.WithLossCell(network, nn.MSELoss()), optimizer) for make in (nn.TrainOneStepCell, GradientSummary)]
+    result["names"] = [sorted(parameter.name for parameter in cell.get_parameters()) for cell in cells]
     result["refused"] = {
         "no optimizer": refusal(lambda: GradientSummary(network)),
         "pattern": refusal(lambda: GradientSummary(network, optimizer, pattern="(")),

@@ -48,7 +48,7 @@ class _GradientRecorder(nn.Cell):
         self.factor = 1.0 / float(getattr(optimizer, "loss_scale", 1.0))
         self.histogram = ops.HistogramSummary()
         self.scalar = ops.ScalarSummary()
-        self.add_flags(is_recording=True)
+        self.is_recording = True
 
     def construct(self, gradients: Any) -> Any:
         """Returns what the inner cell returns."""
@@ -71,6 +71,40 @@ class _GradientRecorder(nn.Cell):
                 if self.chosen[place] == index:
                     self.histogram(self.tags[place], values)
         self.scalar(_NORM, ops.sqrt(squares))
+
+
+class _Schedule:
+    """Says which steps are recorded. No cell: to set an attribute of a cell takes 10 us.
+
+    Args:
+        every: As for GradientSummary.
+    """
+
+    def __init__(self, every: int | None) -> None:
+        self.has_failed = False
+        self._every = every
+        self._last_step = 0
+        self._last_recorded: int | None = None
+        self._is_collected: bool | None = None
+
+    def begin_step(self, step: int, *, is_collected: bool) -> None:
+        """Is told of the step that comes next."""
+        if step <= self._last_step:  # another training with the same cell
+            self._last_recorded = None
+        self._last_step = step - 1
+        self._is_collected = is_collected
+
+    def is_due(self) -> bool:
+        """Whether the step that begins now is recorded."""
+        self._last_step += 1
+        is_collected, self._is_collected = self._is_collected, None
+        if self.has_failed or is_collected is False:
+            return False
+        step, last, every = self._last_step, self._last_recorded, self._every
+        if last is not None and every is not None and step // every <= last // every:
+            return False
+        self._last_recorded = step
+        return True
 
 
 class GradientSummary(nn.Cell):
@@ -125,11 +159,8 @@ class GradientSummary(nn.Cell):
             getattr(cell, seam), found, _choose(found, pattern), is_before=seam == "optimizer"
         )
         setattr(cell, seam, self.recorder)
-        self._every = every
-        self._last_step = 0
-        self._last_recorded: int | None = None
-        self._is_collected: bool | None = None
-        self._has_failed = False
+        self._schedule = _Schedule(every)
+        self._has_recorded = False
 
     def begin_step(self, step: int, *, is_collected: bool) -> None:
         """Says which step comes next. SummaryBridge calls it; without that, each call is one more step.
@@ -138,10 +169,7 @@ class GradientSummary(nn.Cell):
             step: Its number.
             is_collected: Whether summary values will be collected after it.
         """
-        if step <= self._last_step:  # another training with the same cell
-            self._last_recorded = None
-        self._last_step = step - 1
-        self._is_collected = is_collected
+        self._schedule.begin_step(step, is_collected=is_collected)
 
     def construct(self, *inputs: Any) -> Any:
         """Trains one step; returns what the cell inside returns."""
@@ -149,17 +177,17 @@ class GradientSummary(nn.Cell):
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         """Trains one step, with the graph that records or the one that does not."""
-        step = self._last_step = self._last_step + 1
-        if not self._is_due(step):
+        if not self._schedule.is_due():
             return self._train(inputs, named, is_recording=False)
-        is_first, self._last_recorded = self._last_recorded is None, step
-        try:
+        if self._has_recorded:
             return self._train(inputs, named, is_recording=True)
+        try:
+            outputs = self._train(inputs, named, is_recording=True)
+            self._has_recorded = True
+            return outputs
         except Exception as error:
-            if not is_first:
-                raise
             # A cell that compiles alone and not with the operators: if the fault is another one, it comes again.
-            self._has_failed = True
+            self._schedule.has_failed = True
             reason = str(error).partition("\n")[0]  # MindSpore's messages go on for pages
             _LOG.warning(
                 "GradientSummary: gradients cannot be recorded, training goes on without: %s: %s",
@@ -168,22 +196,17 @@ class GradientSummary(nn.Cell):
             )
             return self._train(inputs, named, is_recording=False)
 
-    def _is_due(self, step: int) -> bool:
-        is_collected, self._is_collected = self._is_collected, None
-        if self._has_failed or is_collected is False:
-            return False
-        last, every = self._last_recorded, self._every
-        return last is None or every is None or step // every > last // every
-
     def _train(self, inputs: tuple[Any, ...], named: dict[str, Any], *, is_recording: bool) -> Any:
         # The phase stays as it is after the step: by it the collector finds the graph that was compiled.
-        phase = self.phase.removesuffix(_RECORDING)
-        self.phase = phase + _RECORDING if is_recording else phase
-        self.recorder.add_flags(is_recording=is_recording)
+        phase = self.phase.removesuffix(_RECORDING) + (_RECORDING if is_recording else "")
+        if phase != self.phase:
+            self.phase = phase
+        state = self.recorder.__dict__
+        state["is_recording"] = is_recording
         try:
             return super().__call__(*inputs, **named)
         finally:
-            self.recorder.add_flags(is_recording=True)  # for a cell around this one, which compiles it inside
+            state["is_recording"] = True  # for a cell around this one, which compiles it inside
 
 
 def _choose(optimizer: Any, pattern: str | None) -> list[int]:

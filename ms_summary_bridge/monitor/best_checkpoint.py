@@ -162,14 +162,14 @@ class SaveBestCheckpoint(Callback):
 
     @guarded
     def on_train_step_begin(self, run_context: Any) -> None:
-        """Reads the loss of the step before, which is there by now."""
-        self._read_loss()
+        """Reads the loss of the step before, which is there by now, if a mean is asked for."""
+        if self._monitor == "loss":
+            self._read_loss()
 
     @guarded
     def on_train_step_end(self, run_context: Any) -> None:
         """Saves, if it is time."""
         parameters = TrainingParameters(run_context.original_args())
-        self._read_loss()
         self._outputs = parameters.get("net_outputs")
         self._step = self._began_at + parameters.number("cur_step_num")
         self._epoch = parameters.number("cur_epoch_num") or None
