@@ -94,7 +94,7 @@ setup(
     ],
     python_requires=">=3.10",
     packages=find_packages(include=["ms_summary_bridge", "ms_summary_bridge.*"]),
-    package_data={"ms_summary_bridge": ["py.typed", "formats/*.binpb"]},
+    package_data={"ms_summary_bridge": ["py.typed", "formats/*.binpb", "viewers/mindinsight.txt"]},
     install_requires=CORE,
     extras_require=EXTRAS,
     entry_points={

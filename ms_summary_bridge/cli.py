@@ -39,6 +39,7 @@ from ms_summary_bridge.render import (
 from ms_summary_bridge.report import Report, encode_json
 from ms_summary_bridge.run_task import ConvertOptions
 from ms_summary_bridge.verify import verify_logdirs
+from ms_summary_bridge.view_cli import view
 
 __all__ = ["EXIT_CODES", "OnRestart", "Target", "app", "main"]
 
@@ -305,6 +306,9 @@ def verify(
     if not result.is_equal:
         return 1
     return 3 if result.damaged or result.unreadable else 0
+
+
+app.command(epilog=_EXIT_TEXT)(view)
 
 
 def _discard_output() -> None:

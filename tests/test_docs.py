@@ -63,10 +63,11 @@ def commands() -> list[list[str]]:
 
 
 def is_synopsis(words: list[str]) -> bool:
-    return "SRC" in words or "A" in words
+    return not {"SRC", "A", "DIR"}.isdisjoint(words)
 
 
 RUNNABLE = [words for words in commands() if words[0] == PROGRAM and not is_synopsis(words)]
+ENDLESS = [words for words in RUNNABLE if "--follow" in words or words[1] == "view"]
 
 
 def group() -> Any:
@@ -93,36 +94,39 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_commands_run_in_their_order(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ran = [words for words in RUNNABLE if "--follow" not in words]
+    ran = [words for words in RUNNABLE if words not in ENDLESS]
     for words in ran:
         assert main(words[1:]) == 0, (words, capsys.readouterr())
-    assert {words[1] for words in ran} == set(group().commands), "a command is never shown at work"
+    assert {words[1] for words in RUNNABLE} == set(group().commands), "a command is never shown at work"
     said = capsys.readouterr().out
     assert "equal: 1 run, 12 points" in said
     assert "equal: 1 run, 1 point" in said
     assert list((workplace / "mindinsight_dir" / "team+first").glob("*_MS"))
 
 
-def test_follow_runs_until_it_is_ended(workplace: Path) -> None:
-    (words,) = (words for words in RUNNABLE if "--follow" in words)
+@pytest.mark.parametrize("words", ENDLESS, ids=["follow", "view"])
+def test_what_goes_on_runs_until_it_is_ended(workplace: Path, words: list[str]) -> None:
+    sign = "http://127.0.0.1:" if words[1] == "view" else "converted to"
+    if words[1] == "view":
+        pytest.importorskip("tensorboard")
     with (workplace / "said.txt").open("wb") as said:
         process = subprocess.Popen(
             [sys.executable, "-m", "ms_summary_bridge", *words[1:]],
-            env={"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+            env={"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "XDG_CACHE_HOME": str(workplace / "cache")},
             stdout=said,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
         try:
             deadline = time.monotonic() + 60
-            while b"converted to" not in (workplace / "said.txt").read_bytes() and time.monotonic() < deadline:
+            while sign not in (workplace / "said.txt").read_text() and time.monotonic() < deadline:
                 assert process.poll() is None, (workplace / "said.txt").read_text()
                 time.sleep(0.05)
             process.send_signal(signal.SIGINT)
             assert process.wait(timeout=60) == 0, (workplace / "said.txt").read_text()
         finally:
             stop_process(process)
-    assert list((workplace / "tensorboard_dir").glob("*tfevents*"))
+    assert words[1] == "view" or list((workplace / "tensorboard_dir").glob("*tfevents*"))
 
 
 # tests/test_quickstart.py runs the quickstart and MindInsight, and tools/test is what runs this.

@@ -1,0 +1,176 @@
+"""Environment: where MindInsight is installed, with the versions it still works with, and how that is made.
+
+Layer: errors, viewers.program < **viewers.environment**.
+
+MindInsight cannot be installed beside MindSpore any more. What it needs is in `mindinsight.txt` beside this module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import glob
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from ms_summary_bridge.errors import BridgeError, UsageError
+from ms_summary_bridge.viewers.program import Program
+
+__all__ = ["PINS", "find_environment", "make_environment", "user_directory"]
+
+PINS: Final = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mindinsight.txt")
+_CHECKOUT: Final = os.path.dirname(os.path.dirname(os.path.dirname(PINS)))
+# NumPy 1.26, which MindInsight needs, has packages for no others.
+_IS_SUITABLE: Final = "import ensurepip, sys, venv; sys.exit(not (3, 9) <= sys.version_info[:2] <= (3, 12))"
+_NAMES: Final = ("python3", "python", "python3.11", "python3.12", "python3.10", "python3.9")
+_SIZE: Final = "about 100 MB to download and 500 MB of disk"
+_TRY_SECS: Final = 30.0
+
+
+def user_directory(variable: str, default: str) -> str:
+    """Returns a base directory of the XDG specification: `XDG_DATA_HOME`, or else `~/.local/share`, and the like."""
+    path = os.environ.get(variable, "")
+    return path if os.path.isabs(path) else os.path.expanduser(default)
+
+
+def _own() -> str:
+    return os.path.join(user_directory("XDG_DATA_HOME", "~/.local/share"), "ms_summary_bridge", "mindinsight")
+
+
+def find_environment() -> str:
+    """Returns the directory of an environment with MindInsight that is whole; empty where there is none.
+
+    Those that `tools/environment mindinsight` makes are used too: in `$MSB_VENVS`, or in the checkout.
+    """
+    made_by_tools = [os.environ.get("MSB_VENVS", ""), os.path.join(_CHECKOUT, ".venvs")]
+    for root in filter(None, made_by_tools):
+        path = os.path.join(os.path.abspath(root), "mindinsight")
+        if _has_programs(path) and os.path.exists(os.path.join(path, ".stamp")):
+            return path
+    return _own() if _has_programs(_own()) and _read(_stamp(_own())) == _wanted(_own()) else ""
+
+
+def _has_programs(path: str) -> bool:
+    return all(os.access(os.path.join(path, "bin", name), os.X_OK) for name in ("python", "gunicorn", "mindinsight"))
+
+
+def _stamp(path: str) -> str:
+    return os.path.join(path, ".stamp")
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, ValueError):
+        return ""
+
+
+def _wanted(path: str) -> str:
+    """Returns what the stamp of a whole environment says: its own path, which is written into it, and what went in."""
+    with open(PINS, "rb") as file:
+        return f"{path} {hashlib.sha256(file.read()).hexdigest()}\n"
+
+
+def make_environment(*, is_yes: bool, ask: Callable[[str], bool] | None, say: Callable[[str], None]) -> str:
+    """Makes the environment in the user's data directory; returns it.
+
+    Args:
+        is_yes: Do not ask.
+        ask: Asks a person a question; None where nobody can answer.
+        say: Told what goes on.
+
+    Raises:
+        UsageError: Nobody can be asked.
+        BridgeError: The answer was no, there is no Python for it, or it cannot be installed.
+    """
+    path = _own()
+    what = f"MindInsight needs an environment of its own, {_SIZE}, in {path}."
+    if not is_yes:
+        if ask is None:
+            raise UsageError(f"{what} There is no terminal to ask at: add --yes to have it made")
+        if not ask(f"{what} Make it now?"):
+            raise BridgeError("MindInsight's environment was not made; --with tensorboard does without")
+    python = _find_python()
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with _locked(f"{path}.lock", say):
+            if not find_environment():
+                _install(python, path, say)
+    except OSError as error:
+        raise BridgeError(f"{error.filename or path}: {error.strerror or error}") from error
+    return find_environment() or path
+
+
+def _find_python() -> str:
+    """Returns a Python that MindInsight works with. A shim may be on PATH and yet refuse to run, so each is tried."""
+    named = os.environ.get("MSB_PYTHON", "")
+    if named:
+        if _is_suitable(named):
+            return named
+        raise BridgeError(f"MSB_PYTHON={named} is no Python 3.9 to 3.12 with the modules venv and ensurepip")
+    pyenv = os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv")
+    candidates = [sys.executable, *filter(None, map(shutil.which, _NAMES))]
+    for minor in (11, 12, 10, 9):
+        candidates += glob.glob(os.path.join(pyenv, "versions", f"3.{minor}.*", "bin", "python"))
+    for candidate in candidates:
+        if _is_suitable(candidate):
+            return candidate
+    raise BridgeError(
+        "found no Python 3.9 to 3.12 with the modules venv and ensurepip, which MindInsight needs: install one (on "
+        "Debian and Ubuntu together with python3-venv), or name it in the environment variable MSB_PYTHON"
+    )
+
+
+def _is_suitable(python: str) -> bool:
+    try:
+        done = subprocess.run(
+            [python, "-c", _IS_SUITABLE], stdin=subprocess.DEVNULL, capture_output=True, timeout=_TRY_SECS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+@contextlib.contextmanager
+def _locked(path: str, say: Callable[[str], None]) -> Iterator[None]:
+    """Lets one process at a time make the environment."""
+    with open(path, "w", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another process that makes MindInsight's environment")
+            while True:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                time.sleep(0.5)
+        yield
+
+
+def _install(python: str, path: str, say: Callable[[str], None]) -> None:
+    """Installs MindInsight; what a killed attempt left behind is replaced."""
+    say(f"installing MindInsight into {path} ({_SIZE})")
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    own_python = os.path.join(path, "bin", "python")
+    pip = [own_python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--requirement", PINS]
+    for command in ([python, "-m", "venv", "--clear", path], pip):
+        program = Program("the installation of MindInsight", command, environment)
+        try:
+            code = program.finish(lambda secs: say(f"still installing MindInsight ({secs} s)"))
+        finally:
+            program.stop()
+        if code:
+            raise BridgeError(
+                f"MindInsight could not be installed: {' '.join(command[:4])} ended with {code}. It said:\n"
+                f"{program.said()}\nThe same command tries again; to use another Python, name it in MSB_PYTHON."
+            )
+    with open(_stamp(path), "w", encoding="utf-8") as file:
+        file.write(_wanted(path))
+    say("MindInsight is installed")

@@ -1,0 +1,145 @@
+"""Program: one program under the guard, with what it says and whether it answers over HTTP.
+
+Layer: errors, viewers.guard < **viewers.program**.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import http.client
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ms_summary_bridge.errors import BridgeError
+from ms_summary_bridge.viewers import guard
+
+__all__ = ["Program"]
+
+_KEPT_LINES: Final = 40
+_STOP_SECS: Final = 20.0  # the guard gives its program five
+_NEWS_SECS: Final = 10.0
+_ANSWER_SECS: Final = 300.0
+_REQUEST_SECS: Final = 10.0
+_LOOK_SECS: Final = 0.2
+
+
+class Program:
+    """One program, from its start on.
+
+    Args:
+        name: What a person calls it.
+        command: Its command line.
+        environment: Its environment variables; those of this process by default.
+        on_line: Told each line that it prints, from a thread.
+
+    Raises:
+        BridgeError: It cannot be started.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: list[str],
+        environment: Mapping[str, str] | None = None,
+        on_line: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self.name = name
+        self._last: collections.deque[str] = collections.deque(maxlen=_KEPT_LINES)
+        self._on_line = on_line
+        try:
+            self._guard = subprocess.Popen(
+                [sys.executable, guard.__file__, *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # the terminal's Ctrl-C is for us, who then end it in order
+                env=dict(os.environ if environment is None else environment),
+                encoding="utf-8",
+                errors="backslashreplace",
+            )
+        except OSError as error:
+            raise BridgeError(f"{name} cannot be started: {error}") from error
+        self._reader = threading.Thread(target=self._read, name=f"read-{name}", daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._guard.stdout is not None
+        with self._guard.stdout as lines:
+            for line in lines:
+                self._last.append(line.rstrip())
+                self._on_line(line.rstrip())
+
+    def poll(self) -> int | None:
+        """Returns its exit code once nothing of it runs any more."""
+        return self._guard.poll()
+
+    def said(self) -> str:
+        """Returns the last lines that it printed."""
+        if self.poll() is not None:
+            self._reader.join(_REQUEST_SECS)
+        return "\n".join(f"  {line}" for line in self._last.copy()) or "  (it said nothing)"
+
+    def stop(self) -> None:
+        """Ends it, with all its children."""
+        assert self._guard.stdin is not None
+        with contextlib.suppress(OSError):
+            self._guard.stdin.close()
+        try:
+            self._guard.wait(_STOP_SECS)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._guard.pid, signal.SIGKILL)
+            self._guard.wait()
+        self._reader.join(_REQUEST_SECS)
+
+    def finish(self, tell: Callable[[int], None]) -> int:
+        """Waits until it has ended; returns its exit code.
+
+        Args:
+            tell: Told every ten seconds for how long.
+        """
+        began = told = time.monotonic()
+        while (code := self.poll()) is None:
+            now = time.monotonic()
+            if now - told >= _NEWS_SECS:
+                told = now
+                tell(round(now - began))
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._guard.wait(_LOOK_SECS)
+        return code
+
+    def wait_until_it_answers(self, url: str, tell: Callable[[int], None]) -> None:
+        """Waits until an address answers.
+
+        Args:
+            url: The address.
+            tell: Told every ten seconds for how long.
+
+        Raises:
+            BridgeError: It ended, or gave no answer in five minutes; the message holds its last lines.
+        """
+        # Whatever proxy there is, it is not for this machine's own address.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        began = told = time.monotonic()
+        while True:
+            if self.poll() is not None:
+                raise BridgeError(f"{self.name} did not start. It said:\n{self.said()}")
+            with contextlib.suppress(OSError, http.client.HTTPException), opener.open(url, timeout=_REQUEST_SECS):
+                return
+            now = time.monotonic()
+            if now - began > _ANSWER_SECS:
+                raise BridgeError(
+                    f"{self.name} gave no answer at {url} in {now - began:.0f} s. It said:\n{self.said()}"
+                )
+            if now - told >= _NEWS_SECS:
+                told = now
+                tell(round(now - began))
+            time.sleep(_LOOK_SECS)
