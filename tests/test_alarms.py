@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from monitor_run import Engine
 from ms_summary_bridge.monitor.alarm_commands import AlarmCommands
 from ms_summary_bridge.monitor.alarms import Alarms
 from ms_summary_bridge.monitor.alert import Alert
@@ -23,6 +22,7 @@ from ms_summary_bridge.monitor.faults import Faults
 from ms_summary_bridge.monitor.loop import Monitor
 from ms_summary_bridge.monitor.rules.bounds import Threshold
 from ms_summary_bridge.monitor.stop import StopAgreement
+from tests.monitor_run import Engine
 
 TOKEN = "b7c0ffee5ec4e7"
 STOP = {"rule": "nonfinite", "actions": ["log", "stop"]}

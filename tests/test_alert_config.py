@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from json_schema import is_valid
 from ms_summary_bridge.errors import ConfigError
 from ms_summary_bridge.monitor.alert_config import ActionConfig, CommandConfig, WebhookConfig
 from ms_summary_bridge.monitor.config import DEFAULT_ALERTS
@@ -16,6 +15,7 @@ from ms_summary_bridge.monitor.config_alert_kinds import RULE_KEYS
 from ms_summary_bridge.monitor.config_file import load_config
 from ms_summary_bridge.monitor.config_schema import build_section_schema
 from ms_summary_bridge.monitor.rules import find_rule, make_rule, rule_names
+from tests.json_schema import is_valid
 
 TOKEN = "b7c0ffee5ec4e7"
 URL = f"https://open.feishu.cn/open-apis/bot/v2/hook/{TOKEN}"

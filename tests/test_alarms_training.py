@@ -1,0 +1,125 @@
+"""Alarms in real MindSpore trainings: a loss that is poisoned stops the training, with a report and an exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ms_summary_bridge.events import Summary
+from tests.bridge_scripts.runs import boards, events, series, summaries
+from tests.conftest import ROOT, TESTS
+from tests.monitor_run import strict_lines
+
+pytestmark = pytest.mark.mindspore
+
+
+class Trainings:
+    """What came out of tests/monitor_scripts/alarms.py."""
+
+    def __init__(self, base: Path, code: int) -> None:
+        self.base = base
+        self.code = code
+        self.results: dict[str, dict[str, Any]] = json.loads((base / "result.json").read_text())
+        self.output = (base / "output.txt").read_text(errors="replace")
+
+    def rank(self, name: str) -> Path:
+        return self.base / name / "run" / "rank_0"
+
+    def lines(self, name: str, kind: str) -> list[dict[str, Any]]:
+        return [line for line in strict_lines(self.rank(name)) if line["kind"] == kind]
+
+    def report(self, name: str) -> dict[str, Any]:
+        report: dict[str, Any] = json.loads((self.rank(name) / "stop_report.json").read_text())
+        return report
+
+
+@pytest.fixture(scope="module")
+def trainings(tmp_path_factory: pytest.TempPathFactory) -> Trainings:
+    base = tmp_path_factory.mktemp("alarms")
+    script = TESTS / "monitor_scripts" / "alarms.py"
+    with (base / "output.txt").open("ab") as output:
+        done = subprocess.run(
+            [sys.executable, str(script), str(base), str(base / "result.json")],
+            cwd=base,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            timeout=250,
+        )
+    return Trainings(base, done.returncode)
+
+
+def test_a_healthy_training_raises_no_alarm(trainings: Trainings) -> None:
+    assert trainings.results["healthy"] == {"trained": 300, "code": None, "ends": 1}
+    assert trainings.lines("healthy", "alert") == []
+    assert trainings.lines("healthy", "end")[0]["alarms"] == {}
+
+
+def test_a_nan_in_tuple_outputs_stops_within_two_steps(trainings: Trainings) -> None:
+    """B20."""
+    result = trainings.results["tuples"]
+    assert result["trained"] in (11, 12)
+    assert (result["code"], result["ends"]) == (17, 1)
+    (alert,) = trainings.lines("tuples", "alert")
+    assert (alert["rule"], alert["step"], alert["nonfinite"]) == ("nonfinite", 11, {"value": "nan"})
+    assert "ALARM: nonfinite" in trainings.output
+    assert "step 11, epoch 1: loss is NaN" in trainings.output
+
+
+def test_the_report_says_what_where_since_when_and_where_to_go_back_to(trainings: Trainings) -> None:
+    report = trainings.report("tuples")
+    assert (report["alert"]["metric"], report["alert"]["value"], report["since_step"]) == ("loss", "nan", 11)
+    assert (report["project"], report["run"], report["rank"], report["exit_code"]) == ("tuples", "run", 0, 17)
+    assert report["last_good_checkpoint"]["step"] == 8
+    assert Path(report["last_good_checkpoint"]["path"]).name == "net-1_8.ckpt"
+    assert Path(report["last_good_checkpoint"]["path"]).is_file()
+    text = (trainings.rank("tuples") / "stop_report.txt").read_text()
+    assert "the last checkpoint from before it is of step 8" in text
+
+
+def test_stacks_and_a_checkpoint_of_that_moment(trainings: Trainings) -> None:
+    rank = trainings.rank("tuples")
+    assert "Thread 0x" in (rank / "stacks-nonfinite-step_11.txt").read_text()
+    (checkpoint,) = (rank / "checkpoints").iterdir()
+    assert checkpoint.name == "alarm-nonfinite-step_12.ckpt"
+    assert checkpoint.stat().st_size > 100
+
+
+def test_both_viewers_have_the_alarm(trainings: Trainings) -> None:
+    directory = trainings.base / "tuples" / "run" / "summary"
+    for files in (boards(directory), summaries(directory)):
+        assert series(files, "monitor/alarms/nonfinite") == ([11], [1.0])
+    (text,) = [
+        event
+        for path in boards(directory)
+        for event in events(path)
+        if isinstance(event.content, Summary) and event.content.values[0].tag == "monitor/alert"
+    ]
+    assert text.step == 11
+    assert any(b"ALARM: nonfinite" in path.read_bytes() for path in boards(directory))
+
+
+def test_a_nan_in_the_last_step_of_an_epoch_stops_before_the_next(trainings: Trainings) -> None:
+    assert trainings.results["epochs"] == {"trained": 6, "code": None, "ends": 1}
+    assert trainings.report("epochs")["since_step"] == 6
+
+
+def test_steps_that_are_skipped_are_counted_and_stop_nothing(trainings: Trainings) -> None:
+    """B26."""
+    assert trainings.results["skipped"] == {"trained": 60, "code": None, "ends": 1}
+    (alert,) = trainings.lines("skipped", "alert")
+    assert (alert["rule"], alert["step"], alert["since_step"]) == ("overflow_streak", 20, 1)
+
+
+def test_the_process_ends_with_the_code_of_choice(trainings: Trainings) -> None:
+    assert trainings.code == 42, trainings.output
+    assert "this is never said" not in trainings.output
+    assert trainings.report("last")["since_step"] == 5
+    assert "Traceback" not in trainings.output
