@@ -9,9 +9,11 @@ import os
 import sys
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from ms_summary_bridge.errors import ConfigError, LogdirError, UsageError
+from ms_summary_bridge.monitor.alert_config import ActionConfig, hide_secrets
 from ms_summary_bridge.monitor.config import MonitorConfig
 from ms_summary_bridge.monitor.config_advice import find_advice
 from ms_summary_bridge.monitor.config_file import load_config
@@ -51,7 +53,11 @@ def check(
     set_: _SET = None,
     try_: Annotated[
         bool,
-        typer.Option("--try", help="Train three steps of a tiny network with it, in another process; needs MindSpore."),
+        typer.Option(
+            "--try",
+            help="Train three steps of a tiny network with it and send a test alarm through every action, in another "
+            "process; needs MindSpore.",
+        ),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> int:
@@ -72,7 +78,13 @@ def check(
         return error.exit_code
     notes = find_advice(config)
     if json:
-        content: dict[str, Any] = {"file": file, "is_valid": True, "problems": [], "notes": notes, "config": config}
+        content: dict[str, Any] = {
+            "file": file,
+            "is_valid": True,
+            "problems": [],
+            "notes": notes,
+            "config": _shown(config),
+        }
         _say_json({**content, **({"trial": trial} if trial is not None else {})})
     else:
         _say(f"{file}: right")
@@ -83,6 +95,20 @@ def check(
         if trial is not None:
             _say(_describe_trial(trial, config))
     return 1 if trial is not None and trial.missing else 0
+
+
+def _shown(config: MonitorConfig) -> Any:
+    """Returns a configuration without the addresses and secrets of webhooks."""
+    return hide_secrets(msgspec.to_builtins(config))
+
+
+def _describe_alarms(config: MonitorConfig) -> str:
+    def actions(listed: tuple[ActionConfig, ...]) -> str:
+        return " + ".join(action.title for action in listed) or "nothing"
+
+    own = [f"{alert.rule} ({actions(alert.actions)})" for alert in config.alerts if alert.actions is not None]
+    others = [alert.rule for alert in config.alerts if alert.actions is None]
+    return ", ".join([*own, *others]) + f"; else {actions(config.alert_actions)}" if config.alerts else "of nothing"
 
 
 def _describe(config: MonitorConfig) -> str:
@@ -105,6 +131,7 @@ def _describe(config: MonitorConfig) -> str:
         f"  every     {how_often}",
         f"  to        {', '.join(config.backends)}, below {place}",
         f"  warns     {', '.join(limits) or 'of no value'}",
+        f"  alarms    {_describe_alarms(config)}",
         f"  callback  {config.callback.type}",
     ]
     return "\n".join(lines)
@@ -119,6 +146,7 @@ def _describe_trial(trial: TrialReport, config: MonitorConfig) -> str:
         tags = trial.scalars.get(form, {})
         if tags:
             lines.append(f"{viewer} shows: {', '.join(f'{tag} ({points})' for tag, points in tags.items())}")
+    lines += [f"alarm through {title}: {problem or 'done'}" for title, problem in trial.alarms.items()]
     lines += [f"missing: {text}" for text in trial.missing]
     return "\n".join(lines)
 

@@ -6,11 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from ms_summary_bridge.cli import main
 from ms_summary_bridge.events import Summary
 from tests.bridge_scripts.runs import boards, events, series, summaries
 from tests.conftest import ROOT, TESTS
@@ -123,3 +126,65 @@ def test_the_process_ends_with_the_code_of_choice(trainings: Trainings) -> None:
     assert "this is never said" not in trainings.output
     assert trainings.report("last")["since_step"] == 5
     assert "Traceback" not in trainings.output
+
+
+# ------------------------------------------------------------------ config check --try
+
+TOKEN = "b7c0ffee5ec4e7"
+
+
+class _Service(BaseHTTPRequestHandler):
+    """Takes every message, and keeps it."""
+
+    taken: ClassVar[list[dict[str, Any]]] = []
+
+    def do_POST(self) -> None:
+        self.taken.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        pass
+
+
+def test_a_trial_sends_a_test_alarm_through_every_action(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Service) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        section = {
+            "backend": "local",
+            "exit_code": 9,
+            "alert_actions": [
+                "log",
+                "dump_stacks",
+                {"webhook": f"http://127.0.0.1:{server.server_address[1]}/hook/{TOKEN}"},
+                {"command": [sys.executable, "-c", "print('not this one'); raise SystemExit(4)"]},
+            ],
+            "alerts": [{"rule": "nonfinite", "actions": ["stop", "save_checkpoint"]}],
+        }
+        path = tmp_path / "section.json"
+        path.write_text(json.dumps(section))
+        assert main(["config", "check", str(path), "--try"]) == 1
+        server.shutdown()
+    said = capsys.readouterr()
+    assert TOKEN not in said.out + said.err
+    for title in ("log", "dump_stacks", "webhook json 127.0.0.1", "stop", "save_checkpoint"):
+        assert f"alarm through {title}: done\n" in said.out
+    failed = f"alarms through command {sys.executable}: ended with 4: not this one"
+    assert f"missing: {failed}\n" in said.out
+    (message,) = _Service.taken
+    assert message["alert"]["rule"] == "test"
+    assert "nothing is wrong" in message["text"]
+
+
+def test_a_configuration_is_shown_without_its_secrets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hook = {"url": f"https://open.feishu.cn/open-apis/bot/v2/hook/{TOKEN}", "secret": f"SEC{TOKEN}"}
+    path = tmp_path / "section.json"
+    path.write_text(json.dumps({"alerts": [{"rule": "spike", "actions": [{"webhook": hook}]}]}))
+    for options in ([], ["--json"]):
+        assert main(["config", "check", str(path), *options]) == 0
+        shown = capsys.readouterr().out
+        assert "feishu" in shown
+        assert TOKEN not in shown

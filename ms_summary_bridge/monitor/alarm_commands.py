@@ -64,10 +64,13 @@ class AlarmCommands:
         return True
 
     def end(self) -> None:
-        """The training has ended: a stop that was asked for by its very last step decides about the exit code still."""
+        """The training has ended: what its very last step asked for decides about the exit code still, and is saved."""
         if not self._is_stopped and self._recorder.stop.is_asked:
             self._is_stopped = True
             self.exit_code = self._recorder.config.exit_code
+        alert, self._recorder.alarms.checkpoint_due = self._recorder.alarms.checkpoint_due, None
+        if alert is not None:
+            self._save_checkpoint(alert)
 
     def _note_checkpoint(self, number: int) -> None:
         saver, recorder = self._savers[number], self._recorder
@@ -96,4 +99,5 @@ class AlarmCommands:
         except Exception as error:  # whatever a network, or a function of the user's, raises
             recorder.faults.warn("save", f"{path}: the checkpoint of an alarm cannot be saved: {error!r}")
             return
-        recorder.note("milestone", f"checkpoint saved for the alarm {alert.rule}: {path}", level=logging.INFO)
+        if recorder.is_open:
+            recorder.note("milestone", f"checkpoint saved for the alarm {alert.rule}: {path}", level=logging.INFO)

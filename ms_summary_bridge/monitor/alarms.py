@@ -82,6 +82,7 @@ class Alarms:
         faults: Faults,
         stop: StopAgreement,
     ) -> None:
+        self._config = config
         self._training = training
         self._put = put
         self._faults = faults
@@ -189,6 +190,21 @@ class Alarms:
         """Learns of a checkpoint that was saved after a step."""
         self._checkpoints.append((step, path))
         del self._checkpoints[:-_KEPT]
+
+    def raise_test(self, step: int, wall_time: float) -> None:
+        """Raises an alarm about nothing, with every action of the configuration."""
+        actions = dict.fromkeys(self._config.alert_actions)
+        for alert in self._config.alerts:
+            actions.update(dict.fromkeys(alert.actions or ()))
+        test = Alert(
+            rule="test",
+            step=step,
+            rank=self._training.rank,
+            wall_time=wall_time,
+            severity="info",
+            message="this is a test of the alarms: nothing is wrong",
+        )
+        self.raise_alarm(test, tuple(actions))
 
     def raise_alarm(self, alert: Alert, actions: tuple[ActionConfig, ...], *, silent: int = 0) -> None:
         """Raises an alarm, whatever its rule and the cool-down say.

@@ -93,6 +93,18 @@ class MindSporeTransformersMonitor(Callback):
         if self._recorder.is_open:
             self._recorder.milestone(text, **fields)
 
+    @guarded
+    def raise_test_alarm(self) -> None:
+        """Raises an alarm about nothing, with every action of the configuration: `config check --try` does so."""
+        if self._recorder.is_open:
+            self._recorder.alarms.raise_test(self._recorder.step, time.time())
+
+    @property
+    def alarm_outcomes(self) -> list[tuple[str, str]]:
+        """What became of the commands and webhooks of alarms: what it was, and the problem, empty for none."""
+        sink = self._recorder.alarm_sink
+        return [] if sink is None else list(sink.outcomes)
+
     def flush(self, timeout_secs: float = 30.0) -> bool:
         """Waits until all that was recorded is written; returns False if that takes too long."""
         return self._recorder.flush(timeout_secs)

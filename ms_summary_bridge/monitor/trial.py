@@ -1,4 +1,4 @@
-"""Tries a configuration: three real steps in another process, and what came out of them.
+"""Tries a configuration: three real steps and a test alarm in another process, and what came out of them.
 
 Layer: monitor.config_file, run_points < **monitor.trial**.
 
@@ -22,6 +22,7 @@ import msgspec
 
 from ms_summary_bridge.errors import BridgeError, ConfigError, MissingDependencyError
 from ms_summary_bridge.logdir import discover
+from ms_summary_bridge.monitor.actions import OUTSIDE
 from ms_summary_bridge.monitor.config import MonitorConfig
 from ms_summary_bridge.monitor.config_check import OWN_TYPES
 from ms_summary_bridge.run_points import RunReading, read_points
@@ -32,6 +33,9 @@ _TRAINING: Final = "ms_summary_bridge.monitor.trial_training"
 _LONGEST_SECS: Final = 300.0  # MindSpore's start and the compiling take some ten seconds
 _SHOWN: Final = 3000  # characters of what a failed training said
 _PLACES: Final = ("summary_dir", "tensorboard_dir")
+_OUTCOMES: Final = "outcomes.json"  # as trial_training has it, which is not imported here: it imports mindspore
+_TRACES: Final = {"dump_stacks": "stacks-test-", "save_checkpoint": "alarm-test-", "stop": "stop_report"}
+"""Files that an action of a test alarm leaves, by a part of their names."""
 
 
 class TrialReport(msgspec.Struct):
@@ -43,6 +47,8 @@ class TrialReport(msgspec.Struct):
     """Bytes of each file, by its path below `save_dir`."""
     scalars: dict[str, dict[str, int]]
     """Points of each scalar, by format and tag."""
+    alarms: dict[str, str]
+    """What became of a test alarm: a problem for each action, empty for none."""
     missing: list[str]
     """What should have come out and did not."""
 
@@ -72,15 +78,17 @@ def try_config(config: MonitorConfig) -> TrialReport:
             if path.is_file()
         }
         scalars = _read_scalars(directory)
+        alarms = _find_alarms(config, Path(scratch, _OUTCOMES), files)
         said = said.replace(directory, config.save_dir)
     missing = _find_missing(config, files, scalars)
-    return TrialReport([line for line in said.splitlines() if line.strip()], files, scalars, missing)
+    missing += [f"alarms through {title}: {problem}" for title, problem in alarms.items() if problem]
+    return TrialReport([line for line in said.splitlines() if line.strip()], files, scalars, alarms, missing)
 
 
 def _redirect(raw: Mapping[str, Any], directory: str) -> dict[str, Any]:
     """Returns the section with every step sampled, and with nothing going anywhere else."""
     bridge = {key: value for key, value in (raw.get("bridge") or {}).items() if key not in _PLACES}
-    return {**raw, "save_dir": directory, "interval": 0, "bridge": {**bridge, "collect_freq": 1}}
+    return {**raw, "save_dir": directory, "interval": 0, "exit_code": None, "bridge": {**bridge, "collect_freq": 1}}
 
 
 def _train(scratch: str, section: str) -> str:
@@ -134,6 +142,24 @@ def _read_scalars(directory: str) -> dict[str, dict[str, int]]:
             if point.kind == "scalar":
                 tags[point.tag] = tags.get(point.tag, 0) + 1
     return {form: dict(sorted(tags.items())) for form, tags in sorted(scalars.items())}
+
+
+def _find_alarms(config: MonitorConfig, outcomes: Path, files: Mapping[str, int]) -> dict[str, str]:
+    if config.callback.type not in OWN_TYPES:
+        return {}
+    content = outcomes.read_bytes() if outcomes.exists() else b"[]"
+    told = dict(msgspec.json.decode(content, type=list[tuple[str, str]]))
+    listed = [*config.alert_actions, *(action for alert in config.alerts for action in alert.actions or ())]
+    found: dict[str, str] = {}
+    for action in dict.fromkeys(listed):
+        if action.kind in OUTSIDE:
+            problem = told.get(action.title, "it was not over before the end")
+        elif action.kind in _TRACES and not any(_TRACES[action.kind] in name for name in files):
+            problem = "it has left no file"
+        else:
+            problem = ""
+        found[action.title] = found.get(action.title) or problem
+    return found
 
 
 def _find_missing(config: MonitorConfig, files: Mapping[str, int], scalars: Mapping[str, Any]) -> list[str]:
