@@ -108,9 +108,11 @@ class TensorBoardRun(RunSink):
             session = lineage.read_lineage(records, sorted(self._state.begins))
             for text in session.left_out:
                 self._losses.add("lineage", "", text)
-            taken = {name for _, _, _, name in self.names.given}
             if not session.is_empty:
-                payloads += [hparams.encode_session_start(session), hparams.encode_session_end(session, taken)]
+                payloads += [
+                    hparams.encode_session_start(session),
+                    hparams.encode_session_end(session, self.names.kinds),
+                ]
         if not payloads:
             return
         # Behind the files of the training in the order of names, in which TensorBoard's slow loader goes.

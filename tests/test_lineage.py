@@ -33,7 +33,8 @@ from ms_summary_bridge.report import RunReport
 from ms_summary_bridge.run_task import ConvertOptions
 from ms_summary_bridge.values import Scalar
 from ms_summary_bridge.verify import verify_logdirs
-from tests.mindspore_run import scalars, write_summary
+from tests.mindspore_run import event as make_event
+from tests.mindspore_run import histogram, scalar, scalars, tensor, write_summary
 from tests.scripted import START, build_record, mindspore_name, put
 from tests.test_cases import summary_record, tag
 from tests.test_to_mindinsight import put_log
@@ -254,7 +255,7 @@ def test_a_session_becomes_the_lineage_it_was_made_from(
         records["train_lineage"] = records["train_lineage"][:9] + length_delimited(b"\x32", failed_training(data))
     session = read_lineage(records)
     values, numbers = {}, {}
-    for payload in (encode_session_start(session), encode_session_end(session, ())):
+    for payload in (encode_session_start(session), encode_session_end(session, {})):
         assert payload is not None
         content = TensorBoardDecoder().decode(payload).content
         assert isinstance(content, Summary)
@@ -286,7 +287,7 @@ def test_no_bytes_make_the_readers_raise(kind: str, noise: bytes, position: int,
     damaged[position % len(damaged)] = byte
     for payload in (noise, whole[:9] + length_delimited(keys[kind], noise), bytes(damaged)):
         session = read_lineage({kind: payload})
-        start, end = encode_session_start(session), encode_session_end(session, ())
+        start, end = encode_session_start(session), encode_session_end(session, {})
         for message in (start, end, payload, bytes(damaged)):
             if message is not None:
                 read_session({START_TAG: message, END_TAG: message}, {"a": math.nan})
@@ -374,6 +375,37 @@ def test_a_scalar_that_is_there_is_the_metric(tmp_path: Path) -> None:
     put_lineage(tmp_path / "ms", train_event(), eval_event('{"acc": 0.5, "f1": 0.25}'))
     convert_one(tmp_path / "ms", tmp_path / "tb")
     assert boards(tmp_path / "tb").keys() == {START_TAG, END_TAG, "eval/f1"}
+
+
+def test_a_value_of_another_kind_does_not_take_the_place_of_a_metric(tmp_path: Path) -> None:
+    values = (("eval/acc", histogram([1, 2])), ("eval/f1", scalar(1.0)), ("train/loss", histogram([3])))
+    write_summary(tmp_path / "ms", [make_event(1, *values)])
+    put_lineage(tmp_path / "ms", train_event(), eval_event('{"acc": 0.5, "f1": 0.25}'))
+    options = ConvertOptions(keep_archive=False)
+    convert_one(tmp_path / "ms", tmp_path / "tb")
+    found = boards(tmp_path / "tb")
+    assert found.keys() == {START_TAG, END_TAG, "eval/acc", "train/loss"}, "f1 is there as a series"
+    names = b"".join(path.read_bytes() for path in (tmp_path / "tb").glob("*lineage"))
+    assert names.count(b"eval/acc/metric") == names.count(b"train/loss/metric") == 1
+    convert_one(tmp_path / "tb", tmp_path / "back")
+    assert verify_logdirs(str(tmp_path / "ms"), str(tmp_path / "back")).is_equal
+    convert_one(tmp_path / "ms", tmp_path / "bare", options=options)
+    convert_one(tmp_path / "bare", tmp_path / "again", options=options)
+    train, evaluation = lineage_of(tmp_path / "again")
+    assert train.train_lineage.algorithm.loss == 0.125
+    assert json.loads(evaluation.evaluation_lineage.metric) == {"acc": 0.5, "f1": 1.0}
+
+
+def test_no_tag_takes_the_place_of_the_session(tmp_path: Path) -> None:
+    write_summary(tmp_path / "ms", [make_event(1, (START_TAG, scalar(1.0)), (END_TAG, tensor([1.0, 2.0])))])
+    put_lineage(tmp_path / "ms", train_event())
+    report = convert_one(tmp_path / "ms", tmp_path / "tb")
+    assert [(row.tag, row.kind, row.name) for row in report.renamed_tags] == [
+        (START_TAG, "scalar", f"{START_TAG}/scalar"), (END_TAG, "text", f"{END_TAG}/text")
+    ]  # fmt: skip
+    convert_one(tmp_path / "tb", tmp_path / "back")
+    for one, other in (("ms", "tb"), ("ms", "back")):
+        assert verify_logdirs(str(tmp_path / one), str(tmp_path / other)).is_equal
 
 
 def test_of_several_records_the_last_of_each_kind_is_shown_and_all_are_kept(tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from ms_summary_bridge.convert import convert_logdir
-from ms_summary_bridge.formats.protos import tb_pb
+from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from ms_summary_bridge.run_task import ConvertOptions
 from tests.conftest import MindInsightServer, TensorBoardServer
-from tests.test_lineage import END_TAG, START_TAG, hparams_record, put_lineage, user_event, write_run
+from tests.mindspore_run import START, event, histogram, scalar, tensor, write_summary
+from tests.test_lineage import END_TAG, START_TAG, hparams_record, put_lineage, train_event, user_event, write_run
 from tests.test_to_mindinsight import put_log
 from tests.test_to_mindinsight import scalars as board_scalars
 from tests.test_viewer_pages import CHROMIUM, Photograph, assert_drawn, photograph
@@ -46,6 +47,28 @@ def table(client: TensorBoardClient, rows: int) -> dict[str, dict[str, Any]]:
         metrics = {metric["name"]["tag"]: metric["value"] for metric in session["metricValues"]}
         found[group["name"]] = {**group["hparams"], **metrics, "status": session["status"]}
     return found
+
+
+@pytest.mark.tensorboard
+@pytest.mark.parametrize("load_fast", [True, False], ids=["fast", "slow"])
+def test_tags_of_the_users_own_in_the_places_of_a_session(
+    tmp_path: Path, tensorboard_server: TensorBoardServer, load_fast: bool
+) -> None:
+    values = ((START_TAG, scalar(1.5)), (END_TAG, scalar(2.5)), ("train/loss", histogram([1, 2])))
+    pipeline = ms_pb.LineageEvent(wall_time=START + 0.5)
+    pipeline.dataset_graph.parameter.mapStr["op_type"] = "Batch"
+    write_summary(tmp_path / "ms" / "run", [event(step, *values, ("dataset_graph", tensor([1, 2]))) for step in (1, 2)])
+    put_lineage(tmp_path / "ms" / "run", pipeline.SerializeToString(), train_event())
+    convert_logdir(str(tmp_path / "ms"), str(tmp_path / "tb"))
+    client = tensorboard_server(tmp_path / "tb", load_fast=load_fast)
+    row = table(client, 1)["run"]
+    assert (row["optimizer"], row["train/loss/metric"], row["status"]) == ("Adam", 0.125, "STATUS_SUCCESS")
+    for tag, number in ((START_TAG, 1.5), (END_TAG, 2.5)):
+        points = client.get_json("data/plugin/scalars/scalars", run="run", tag=f"{tag}/scalar")
+        assert [point[1:] for point in points] == [[1, number], [2, number]]
+    for tag, steps in (("dataset_graph", [1, 2]), ("dataset_graph/pipeline", [0])):
+        texts = client.get_json("data/plugin/text/text", run="run", tag=tag)
+        assert [text["step"] for text in texts] == steps
 
 
 @pytest.mark.tensorboard

@@ -195,18 +195,15 @@ class LiveRun:
             failed = self._session.fail(wall_time)
             if failed is not None:
                 self.lineage.write(failed)
-                self._session.note("train_lineage", failed, self._names())
+                self._session.note("train_lineage", failed, self._tensorboard.names.kinds)
         elif plugin in LINEAGE_KEYS:
             payload = head + wire.length_delimited(LINEAGE_KEYS[plugin], data)
             self.lineage.write(payload)
-            self._session.note(plugin, payload, self._names())
+            self._session.note(plugin, payload, self._tensorboard.names.kinds)
             if plugin == "dataset_graph":
                 self._write_board(Event(wall_time, 0, Opaque(plugin, payload), mindspore.FORMAT))
         else:
             self._drop(plugin, "", "not a kind of summary")
-
-    def _names(self) -> set[str]:
-        return {name for _, _, _, name in self._tensorboard.names.given}
 
     def write_note(self, step: int, wall_time: float, tag: str, text: str) -> None:
         """Writes a text for TensorBoard; MindSpore's format has no place for one."""

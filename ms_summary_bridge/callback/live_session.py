@@ -9,7 +9,7 @@ the data set of an evaluation) is in the lineage file, and `convert` shows it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from ms_summary_bridge.formats import wire
@@ -50,13 +50,13 @@ class LiveSession:
         self._train_lineage = train_lineage
         self._write_start(self._records | {"train_lineage": _payload("train_lineage", wall_time, train_lineage)})
 
-    def note(self, plugin: str, payload: bytes, taken: Container[str]) -> None:
+    def note(self, plugin: str, payload: bytes, taken: Mapping[str, str]) -> None:
         """Takes note of a record of the lineage file; that of a training or an evaluation ends the session.
 
         Args:
             plugin: As in `LINEAGE_KEYS`.
             payload: The record's.
-            taken: Names of the run's series.
+            taken: Names of the run's series, with their kinds.
         """
         if plugin not in _KINDS:
             return

@@ -8,7 +8,12 @@ tag, the others get `<tag>/<kind>`, with `_2`, `_3`, ... behind it where that is
 
 from __future__ import annotations
 
+from typing import Final
+
 __all__ = ["TagNames"]
+
+_RESERVED: Final = ("_hparams_/session_start_info", "_hparams_/session_end_info")
+"""Where TensorBoard looks for a session: a value of another kind there breaks its HParams and scalar pages."""
 
 
 class TagNames:
@@ -20,7 +25,7 @@ class TagNames:
 
     def __init__(self, given: list[tuple[str, str, str, str]] | None = None) -> None:
         self._names: dict[tuple[str, str, str], str] = {}
-        self._taken: set[str] = set()
+        self._taken: set[str] = set(_RESERVED)
         for tag, kind, suffix, name in given or ():
             self._names[tag, kind, suffix] = name
             self._taken.add(name)
@@ -30,7 +35,8 @@ class TagNames:
 
         Args:
             tag: Tag in the source.
-            kind: What TensorBoard takes it for: `scalar`, `histogram`, `image`, `text`.
+            kind: What TensorBoard takes it for: `scalar`, `histogram`, `image`, `text`; or what it is, where that is
+                shown as something else (`pipeline`, `note`).
             suffix: For a series derived from `tag`, what is appended to it (`nan_count`); empty for the tag itself.
         """
         key = (tag, kind, suffix)
@@ -46,6 +52,11 @@ class TagNames:
             self._names[key] = name
             self._taken.add(name)
         return name
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The kind under each name given."""
+        return {name: kind for (_, kind, _), name in self._names.items()}
 
     @property
     def given(self) -> list[tuple[str, str, str, str]]:

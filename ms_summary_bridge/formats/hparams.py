@@ -11,7 +11,7 @@ not shown.
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
@@ -146,21 +146,24 @@ def encode_session_start(session: Session) -> bytes:
     return _event(session.start_time, [_value(START_TAG, data)])
 
 
-def encode_session_end(session: Session, taken: Container[str]) -> bytes | None:
+def encode_session_end(session: Session, taken: Mapping[str, str]) -> bytes | None:
     """Returns the event with the metrics and the end of a session made from lineage; None when it has neither.
 
     Its step is 0, as MindSpore's own record of them has it.
 
     Args:
         session: The session.
-        taken: Names of the run's series. A metric with the tag of one is left out: the series is the metric then.
+        taken: Names of the run's series, with their kinds. A metric with the tag of a scalar is left out: the series is
+            the metric then. One with the tag of another kind gets another name.
     """
     values = []
     for tag, number in session.metrics.items():
-        name = _utf8(tag)
-        if name not in taken:
+        wish = name = _utf8(tag)
+        if taken.get(name) != "scalar":
+            while name in taken:
+                name += "/metric"
             message = wire.length_delimited(b"\x0a", name.encode()) + b"\x15" + Scalar.from_float32(number).bits
-            origin = Origin(derived=True, kind=_KIND)
+            origin = Origin(None if name == wish else wish, derived=True, kind=_KIND)
             values.append(message + encode_metadata("scalars", DATA_CLASS_SCALAR, origin))
     if session.status != "unknown":
         data = tb_pb.hparams.HParamsPluginData()

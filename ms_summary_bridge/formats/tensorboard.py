@@ -353,7 +353,7 @@ class TensorBoardEncoder:
             text = describe_dataset_graph(payload)
         except InvalidValueError as error:
             return Encoded(None, (Loss(event.content.kind, "", error.message),), event)
-        value = _text_value(self.names.name(TAG, "text"), text, Origin(kind=event.content.kind, event=payload))
+        value = _text_value(self.names.name(TAG, "pipeline"), text, Origin(kind=event.content.kind, event=payload))
         return Encoded(head + wire.length_delimited(b"\x2a", wire.length_delimited(b"\x0a", value)))
 
     def _encode_summary(self, event: Event, summary: Summary, head: bytes, is_own: bool) -> Encoded:
@@ -448,7 +448,7 @@ class TensorBoardEncoder:
 
     def encode_note(self, step: int, wall_time: float, tag: str, text: str) -> bytes:
         """Encodes an event with one markdown text of our own, which is not converted back."""
-        value = _text_value(self.names.name(tag, "text"), text, Origin(tag, derived=True, kind="note"))
+        value = _text_value(self.names.name(tag, "note"), text, Origin(tag, derived=True, kind="note"))
         head = wire.fixed64(b"\x09", wall_time) + (b"\x10" + wire.varint(step) if step else b"")
         return head + wire.length_delimited(b"\x2a", wire.length_delimited(b"\x0a", value))
 
