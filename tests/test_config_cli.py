@@ -186,7 +186,13 @@ def test_a_trial_tells_what_did_not_come_out(section: Path, here: Here, monkeypa
     ]
     done = here("check", section, "--try", "--json", "--set", "callback.type=my_package:MyMonitor")
     assert done.returncode == 0, "what a class of the user's writes is its own affair"
-    assert json.loads(done.stdout)["trial"] == {"console": ["said"], "files": {}, "scalars": {}, "missing": []}
+    assert json.loads(done.stdout)["trial"] == {
+        "console": ["said"],
+        "files": {},
+        "scalars": {},
+        "alarms": {},
+        "missing": [],
+    }
 
 
 # ---------------------------------------------------------------- init
