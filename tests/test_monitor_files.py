@@ -19,13 +19,15 @@ from ms_summary_bridge.monitor import build_monitor_callbacks, load_config
 from ms_summary_bridge.monitor.backends import WandbSink
 from ms_summary_bridge.monitor.distributed import Place
 from ms_summary_bridge.monitor.facts import TrainingFacts
+from ms_summary_bridge.monitor.faults import Faults
 from ms_summary_bridge.monitor.journal import read_journal
 from ms_summary_bridge.monitor.line_file import LineFile
 from ms_summary_bridge.monitor.run_record import find_commit
 from ms_summary_bridge.monitor.sample import Note, Sample
+from ms_summary_bridge.monitor.writer import Writer
 from tests.bridge_scripts.runs import wait_until
 from tests.conftest import ROOT, TESTS
-from tests.monitor_run import Engine, strict_lines, values_of
+from tests.monitor_run import Engine, FakeClock, strict_lines, values_of
 
 ENDLESS = TESTS / "monitor_scripts" / "endless.py"
 
@@ -159,7 +161,7 @@ def test_a_directory_that_vanishes_is_made_again(tmp_path: Path, caplog: pytest.
     assert any("was removed while it was written" in record.getMessage() for record in caplog.records)
 
 
-def test_a_full_disk_costs_one_warning(tmp_path: Path) -> None:
+def test_a_full_disk_costs_one_warning_of_each_kind(tmp_path: Path) -> None:
     said: list[str] = []
     file = LineFile("/dev/full", lambda kind, message: said.append(f"{kind}: {message}"))
     for number in range(200_000):
@@ -168,7 +170,10 @@ def test_a_full_disk_costs_one_warning(tmp_path: Path) -> None:
             assert not file.flush()
     file.close()
     assert file.dropped == 200_000, "what did not fit into memory, and what waited at the end"
-    assert set(said) == {"write: /dev/full cannot be written: No space left on device; it is tried again"}
+    assert set(said) == {
+        "write: /dev/full cannot be written: No space left on device; it is tried again",
+        "full: /dev/full: more waits to be written than can be kept: lines are left out",
+    }
 
 
 def test_what_a_full_disk_kept_waiting_is_written_when_there_is_room(
@@ -195,6 +200,50 @@ def test_what_a_full_disk_kept_waiting_is_written_when_there_is_room(
     file.close()
     assert path.read_bytes() == b"0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n"
     assert file.dropped == 0
+
+
+def test_values_that_come_as_fast_as_they_are_written_are_flushed_all_the_same() -> None:
+    """They waited for a pause that never came, up to the bound of what may wait, and then were left out."""
+    clock = FakeClock()
+    seen: list[str] = []
+
+    class Slow:
+        """Takes half a second for each item, in which the next one comes."""
+
+        def open(self) -> None:
+            pass
+
+        def write_sample(self, sample: Sample) -> None:
+            pass
+
+        def write_note(self, note: Note) -> None:
+            seen.append(f"{note.step}")
+            clock.now += 0.5
+            if note.step < 7:
+                writer.put(Note(kind="milestone", step=note.step + 1, wall_time=0.0, text=""))
+
+        def flush(self) -> None:
+            seen.append("flush")
+
+        def close(self) -> None:
+            pass
+
+    writer = Writer(lambda: [Slow()], Faults("test"), clock=clock)
+    writer.put(Note(kind="milestone", step=1, wall_time=0.0, text=""))
+    assert writer.flush(60)
+    writer.close(60)
+    assert " ".join(seen).removeprefix("flush ").startswith("1 2 flush 3 4 flush 5 6 flush 7 flush")
+
+
+def test_lines_that_find_no_room_are_left_out_with_a_word() -> None:
+    said: list[str] = []
+    file = LineFile("/dev/full", lambda kind, message: said.append(message))
+    for _ in range(8):
+        file.append(b"0" * (1 << 20))
+    assert (file.dropped, said) == (0, [])
+    file.append(b"1")
+    assert file.dropped == 1
+    assert said == ["/dev/full: more waits to be written than can be kept: lines are left out"]
 
 
 def test_a_disk_that_does_not_answer_never_stops_the_training(

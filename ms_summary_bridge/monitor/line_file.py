@@ -56,6 +56,7 @@ class LineFile:
         """Takes one line, without its end."""
         if self._waiting_bytes > _MAX_WAITING_BYTES:
             self.dropped += 1
+            self._warn("full", f"{self.path}: more waits to be written than can be kept: lines are left out")
             return
         self._waiting.append(line + b"\n")
         self._waiting_bytes += len(line) + 1

@@ -137,8 +137,15 @@ class Writer:
             self._call(sink, "close")
 
     def _write_all(self, sinks: list[Sink]) -> None:
+        # Where items come as fast as they are written, the queue is never empty: a flush must not wait for that.
+        while self._write_some(sinks):
+            pass
+
+    def _write_some(self, sinks: list[Sink]) -> bool:
+        """Writes what is there, for no longer than until a flush is due; returns whether there is more."""
         count = 0
-        while self._items:
+        due_at = self._clock() + _IDLE_SECS
+        while self._items and self._clock() < due_at:
             item = self._items.popleft()
             count += 1
             if isinstance(item, Sample):
@@ -153,6 +160,7 @@ class Writer:
         with self._progress:
             self._written += count
             self._progress.notify_all()
+        return bool(self._items)
 
     def _complete(self, sample: Sample) -> None:
         """Adds the values that this thread samples."""
