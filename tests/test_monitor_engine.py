@@ -19,7 +19,7 @@ from ms_summary_bridge.monitor.facts import StepFacts, Window
 from ms_summary_bridge.monitor.metric_names import METRICS
 from ms_summary_bridge.monitor.metrics import make_metric
 from ms_summary_bridge.monitor.recorder import interval_secs
-from tests.monitor_run import Engine, values_of
+from tests.monitor_run import Engine, strict_lines, values_of
 
 
 def test_every_metric_that_a_configuration_can_name_can_be_made() -> None:
@@ -421,6 +421,35 @@ def test_the_console_line_of_a_loop(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert any(line.startswith("journal: ") for line in lines)
     log = Path(str(monitor.run_directory), "rank_0", "monitor.log").read_text()
     assert [line.split(" ", 3)[3] for line in log.splitlines()] == lines
+
+
+def test_counts_of_a_loop_may_be_of_any_type_of_number(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A numpy integer cost the whole journal, and a step that is no number each step behind it."""
+    section = {"interval": 0, "backend": ["local"], "save_dir": str(tmp_path), "run_id": "run", "metrics": ["loss"]}
+    first: dict[str, Any] = {"step": np.int64(1), "epoch": np.int32(1), "samples": np.int64(2), "tokens": np.array(8)}
+    second: dict[str, Any] = {"step": np.array([2]), "epoch": 1.0}
+    wrong: Any = "three"
+    with Monitor(section) as monitor:
+        monitor.step(loss=1, **first)
+        monitor.step(loss=2, **second)
+        monitor.step(loss=3, step=wrong)
+        monitor.step(loss=4, step=1 << 70)
+        monitor.step(loss=5, step=1 << 62)
+        monitor.step(loss=6, step=9)
+    samples = [line for line in strict_lines(tmp_path / "default" / "run" / "rank_0") if line["kind"] == "sample"]
+    assert values_of(samples, "loss") == {1: 1, 2: 2, 3: 3, 4: 4, 1 << 62: 5, 9: 6}
+    assert [line["epoch"] for line in samples] == [1, 1, None, None, None, None]
+    said = [record.getMessage() for record in caplog.records if record.levelno > logging.INFO]
+    assert said == ["monitor: step is left out: 'three' is no whole number of 64 bits"]
+
+
+def test_a_kind_of_time_that_does_not_exist(tmp_path: Path) -> None:
+    with (
+        Monitor({"backend": ["local"], "save_dir": str(tmp_path)}) as monitor,
+        pytest.raises(UsageError, match="no kind 'validation'; there are evaluation, checkpoint, data"),
+        monitor.timing("validation"),
+    ):
+        pass
 
 
 def test_a_loop_that_fails_says_how_it_ended(tmp_path: Path) -> None:

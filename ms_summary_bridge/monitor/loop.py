@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+from ms_summary_bridge.callback.measures import to_number
+from ms_summary_bridge.errors import UsageError
 from ms_summary_bridge.monitor.alarm_commands import AlarmCommands
 from ms_summary_bridge.monitor.config import MonitorConfig
 from ms_summary_bridge.monitor.config_file import load_config
@@ -25,6 +27,8 @@ from ms_summary_bridge.monitor.watchdog_link import WatchdogLink
 __all__ = ["Monitor"]
 
 _LOG: Final = logging.getLogger("ms_summary_bridge")
+_TIMED: Final = ("evaluation", "checkpoint", "data")
+_MAX_COUNT: Final = 1 << 62
 
 
 class Monitor:
@@ -149,6 +153,8 @@ class Monitor:
     ) -> None:
         if not self._recorder.is_open:
             return
+        step, epoch = self._whole("step", step), self._whole("epoch", epoch)
+        samples, tokens = self._whole("samples", samples), self._whole("tokens", tokens)
         last, self._step = self._step, self._step + 1 if step is None else step
         if epoch is None and self._facts.steps_per_epoch:
             epoch = max(0, self._step - self._facts.initial_step - 1) // self._facts.steps_per_epoch + 1
@@ -159,9 +165,27 @@ class Monitor:
         if self._commands is not None and self._commands.poll():
             self.should_stop = True
 
+    def _whole(self, name: str, value: Any) -> int | None:
+        """Returns a count as a plain int: numpy's and MindSpore's are of types that no journal can hold."""
+        if value is None:
+            return None
+        if type(value) is int and abs(value) <= _MAX_COUNT:
+            return value
+        number = to_number(value)
+        if number is None or not number.is_integer() or abs(number) > _MAX_COUNT:
+            self.faults.warn(f"given {name}", f"{name} is left out: {str(value)[:40]!r} is no whole number of 64 bits")
+            return None
+        return int(number)
+
     @contextmanager
     def timing(self, kind: str) -> Iterator[None]:
-        """Counts what runs inside as `evaluation`, `checkpoint` or `data`; the first two are left out of all rates."""
+        """Counts what runs inside as `evaluation`, `checkpoint` or `data`; the first two are left out of all rates.
+
+        Raises:
+            UsageError: There is no such kind.
+        """
+        if kind not in _TIMED:
+            raise UsageError(f"Monitor.timing: no kind {kind!r}; there are {', '.join(_TIMED)}")
         if not self._recorder.is_open:
             yield
             return
