@@ -85,4 +85,7 @@ def _say(text: str) -> None:
 
 
 def _ask(question: str) -> bool:
-    return typer.confirm(printable(question), err=True)
+    try:
+        return typer.confirm(printable(question), err=True)
+    except typer.Abort:  # Ctrl-C or Ctrl-D is an answer too
+        return False

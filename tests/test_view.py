@@ -21,8 +21,10 @@ import pytest
 
 from ms_summary_bridge.cli import main
 from ms_summary_bridge.errors import BridgeError, UsageError
-from ms_summary_bridge.viewers import environment, view
+from ms_summary_bridge.state import STATE_NAME
+from ms_summary_bridge.viewers import environment, summary_base, view
 from ms_summary_bridge.viewers.address import choose_port, describe_tunnel, url_of
+from ms_summary_bridge.viewers.summary_base import SummaryBase
 from tests.scripted import build_file, build_record, mindspore_name, put, scalar_payload, tensorboard_name
 from tools.mindinsight_api import MindInsightClient, mindinsight_environment
 from tools.tensorboard_api import TensorBoardClient, stop_process
@@ -283,6 +285,58 @@ def test_no_is_an_answer(no_environment: Path) -> None:
     assert not no_environment.exists()
 
 
+ASKED = """
+import sys
+from ms_summary_bridge.viewers import environment
+environment._CHECKOUT = sys.argv.pop(1)
+from ms_summary_bridge.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(("answer", "what"), [("y", "no luck today"), ("n", "was not made"), ("\4", "was not made")])
+def test_a_person_is_asked(no_environment: Path, tmp_path: Path, answer: str, what: str) -> None:
+    terminal, end = os.openpty()
+    with (tmp_path / "out.txt").open("wb") as out:
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                ASKED,
+                str(tmp_path / "none"),
+                "view",
+                str(tmp_path / "logs"),
+                "--with",
+                "mindinsight",
+            ],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "FAKE_FAILS": "1"},
+            stdin=end,
+            stdout=out,
+            stderr=end,
+            start_new_session=True,
+        )
+    os.close(end)
+    said = ""
+    try:
+        while chunk := read_terminal(terminal):
+            said += chunk
+            if answer and "Make it now?" in said:
+                os.write(terminal, f"{answer}\n".encode() if answer.isalpha() else answer.encode())
+                answer = ""
+        assert process.wait(60) == 1
+    finally:
+        stop_process(process)
+        os.close(terminal)
+    assert what in said
+    assert "Traceback" not in said
+
+
+def read_terminal(terminal: int) -> str:
+    with contextlib.suppress(OSError):  # Linux says so when the other end is closed
+        return os.read(terminal, 4096).decode(errors="replace")
+    return ""
+
+
 def test_it_is_made_once_and_found_again(no_environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     assert environment.find_environment() == ""
@@ -358,6 +412,48 @@ def test_a_viewer_that_dies_ends_it(no_environment: Path, tmp_path: Path) -> Non
                 os.kill(pid, signal.SIGKILL)
         assert viewer.process.wait(60) == 1
     assert "error: MindInsight has ended" in viewer.said
+
+
+def test_another_viewer_of_the_same_directory_takes_over(no_environment: Path, tmp_path: Path) -> None:
+    venvs = tmp_path / "venvs"
+    shutil.copytree(environment.make_environment(is_yes=True, ask=None, say=print), venvs / "mindinsight")
+    options = (tmp_path / "logs", "--with", "mindinsight", "--port", "0")
+    with opened(tmp_path, *options, MSB_VENVS=str(venvs)) as first:
+        first.wait_url()
+        put(tmp_path / "logs" / "early" / tensorboard_name(), build_file("tensorboard", range(1, 3)))
+        wait_for(lambda: converted(tmp_path, "early"), lambda: first.said)
+        (tmp_path / "second").mkdir()
+        with opened(
+            tmp_path / "second", *options, MSB_VENVS=str(venvs), XDG_CACHE_HOME=str(tmp_path / "cache")
+        ) as other:
+            assert other.wait_url() != first.wait_url()
+            first.end(signal.SIGKILL)
+            put(tmp_path / "logs" / "late" / tensorboard_name(), build_file("tensorboard", range(1, 3)))
+            wait_for(lambda: converted(tmp_path, "late"), lambda: other.said)
+            assert other.end(signal.SIGINT) == 0
+        assert "trying again" not in other.said
+
+
+def converted(directory: Path, run: str) -> list[Path]:
+    return list((directory / "cache").glob(f"*/mindinsight/*/outputs/runs/{run}/*_MS"))
+
+
+def test_a_cache_that_is_damaged_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(summary_base, "_RETRY_SECS", 0.1)
+    ours = put(tmp_path / "logs" / "ms" / mindspore_name(), build_file("mindspore", range(1, 3)))
+    put(tmp_path / "logs" / "tf" / tensorboard_name(), build_file("tensorboard", range(1, 3)))
+    said: list[str] = []
+    base = SummaryBase(str(tmp_path / "logs"), said.append)
+    put(Path(base.path) / STATE_NAME, b"no state")
+    try:
+        base.start()
+        wait_for(lambda: converted(tmp_path, "tf"), lambda: str(said))
+        wait_for(lambda: (Path(base.path) / "ms" / f"mirror.{mindspore_name()}").exists(), lambda: str(said))
+    finally:
+        base.stop()
+    assert [line for line in said if "trying again" in line], said
+    assert ours.read_bytes() == build_file("mindspore", range(1, 3))
 
 
 def test_the_pins_are_in_the_package_and_the_tools_use_the_same(tmp_path: Path) -> None:

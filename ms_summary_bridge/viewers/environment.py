@@ -160,10 +160,15 @@ def _install(python: str, path: str, say: Callable[[str], None]) -> None:
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     own_python = os.path.join(path, "bin", "python")
     pip = [own_python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--requirement", PINS]
+    began = time.monotonic()
+
+    def tell(secs: int) -> None:
+        say(f"still installing MindInsight ({time.monotonic() - began:.0f} s)")
+
     for command in ([python, "-m", "venv", "--clear", path], pip):
         program = Program("the installation of MindInsight", command, environment)
         try:
-            code = program.finish(lambda secs: say(f"still installing MindInsight ({secs} s)"))
+            code = program.finish(tell)
         finally:
             program.stop()
         if code:

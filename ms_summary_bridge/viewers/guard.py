@@ -23,7 +23,7 @@ import psutil
 __all__ = ["main"]
 
 _GRACE_SECS: Final = 5.0
-_LOOK_SECS: Final = 1.0
+_LOOK_SECS: Final = 2.0
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
