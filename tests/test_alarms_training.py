@@ -128,6 +128,40 @@ def test_the_process_ends_with_the_code_of_choice(trainings: Trainings) -> None:
     assert "Traceback" not in trainings.output
 
 
+# ------------------------------------------------------------------ ranks
+
+
+@pytest.mark.slow
+def test_two_ranks_stop_after_the_same_step_for_a_nan_on_one(tmp_path: Path) -> None:
+    """B26: the other one is not left in a collective."""
+    program = Path(sys.executable).parent
+    with (tmp_path / "output.txt").open("ab") as output:
+        done = subprocess.run(
+            [
+                *(str(program / "msrun"), "--worker_num=2", "--local_worker_num=2", "--master_port=8139"),
+                *(f"--log_dir={tmp_path / 'logs'}", "--join=True"),
+                *(str(TESTS / "monitor_scripts" / "alarm_ranks.py"), str(tmp_path / "out")),
+            ],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{program}{os.pathsep}{os.environ['PATH']}"},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            timeout=250,
+        )
+    assert done.returncode == 0, (tmp_path / "output.txt").read_text()
+    ranks = [strict_lines(tmp_path / "out" / "default" / "run" / f"rank_{rank}") for rank in (0, 1)]
+    stops = [[line for line in lines if line["kind"] == "stop"] for lines in ranks]
+    assert [len(stop) for stop in stops] == [1, 1]
+    assert stops[0][0]["step"] == stops[1][0]["step"]
+    assert 50 < stops[0][0]["step"] < 20_000
+    assert stops[0][0]["text"].endswith("nonfinite: loss is NaN (on rank 1)")
+    assert stops[1][0]["text"].endswith("nonfinite: loss is NaN")
+    alerts = [[line["step"] for line in lines if line["kind"] == "alert"] for lines in ranks]
+    assert alerts == [[], [50]]
+    assert [lines[-1]["kind"] for lines in ranks] == ["end", "end"]
+
+
 # ------------------------------------------------------------------ config check --try
 
 TOKEN = "b7c0ffee5ec4e7"
