@@ -53,7 +53,7 @@ def build_section_schema() -> dict[str, Any]:
         "additionalProperties": False,
     }
     return {
-        "description": "what the monitor records; true for all defaults, false for no monitor",
+        "description": "what the monitor records; true for all defaults and the best checkpoint, false for no monitor",
         "anyOf": [{"type": ["boolean", "null"]}, section],
     }
 

@@ -89,7 +89,7 @@ def write_template(*, mindformers: bool = False) -> str:
     offered = [_line(name, value, keys[name].meaning, "# ") for name, value in _OFFERED.items() if name not in within]
     more = [_line(name, value, within[name].meaning, "# ") for name, value in _OFFERED.items() if name in within]
     return _join(
-        "# What the monitor records. `monitor_config: true` alone gives all defaults.",
+        "# What the monitor records. `monitor_config: true` alone: all defaults, and the best checkpoint.",
         "# Check this file: ms-summary-bridge config check FILE --try",
         *_list_metrics(),
         "monitor_config:",
