@@ -198,10 +198,7 @@ def _loss_monitor_facts(parameters: Any) -> dict[str, int]:
             if parameters.get("initial_step") is not None:  # MindSpore's own word goes first there, too
                 found["initial_step"] = parameters.get("initial_step")
             known = {name: value for name, value in found.items() if isinstance(value, int) and value}
-            is_per_token = bool(found["calculate_per_token_loss"])
-            if is_per_token or mindspore.get_auto_parallel_context("pipeline_stages") <= 1:
+            if mindspore.get_auto_parallel_context("pipeline_stages") <= 1:
                 known["micro_batch_num"] = 1  # only a pipeline sums over micro batches
-            if is_per_token:  # interleaved micro batches are summed all the same
-                known.update(gradient_accumulation_steps=1, calculate_per_token_loss=False)
             return known
     return {}

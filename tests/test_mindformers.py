@@ -282,7 +282,7 @@ class TestByHand:
             "global_batch_size": 64, "initial_step": 40, "micro_batch_num": 1, "micro_batch_interleave_num": 2,
             "gradient_accumulation_steps": 8,
         }  # fmt: skip
-        per_token = {"gradient_accumulation_steps": 1, "calculate_per_token_loss": False, "seq_length": 4096}
+        per_token = {"calculate_per_token_loss": True, "seq_length": 4096}
         got = {
             name: {key: value for key, value in facts.items() if value is not None}
             for name, facts in by_hand["facts"].items()

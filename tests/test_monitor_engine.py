@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from ms_summary_bridge.errors import UsageError
-from ms_summary_bridge.monitor import Metric, Monitor, register_metric
+from ms_summary_bridge.monitor import Metric, Monitor, load_config, register_metric
 from ms_summary_bridge.monitor.breakdown import describe
 from ms_summary_bridge.monitor.distributed import Place, find_place
 from ms_summary_bridge.monitor.facts import StepFacts, Window
 from ms_summary_bridge.monitor.metric_names import METRICS
 from ms_summary_bridge.monitor.metrics import make_metric
 from ms_summary_bridge.monitor.recorder import interval_secs
+from ms_summary_bridge.monitor.training_parameters import TrainingParameters, complete_facts, read_facts
 from tests.monitor_run import Engine, strict_lines, values_of
 
 
@@ -113,6 +114,46 @@ def test_the_loss_of_pipeline_stages_and_accumulation_is_divided(tmp_path: Path)
     engine.step(1, outputs=16.0)
     engine.end()
     assert values_of(engine.samples(), "loss") == {1: 2.0}
+
+
+SUMMED = {"micro_batch_num": 2, "micro_batch_interleave_num": 3, "gradient_accumulation_steps": 5}
+
+
+@pytest.mark.parametrize(("told", "divisor"), [({}, 30), ({"calculate_per_token_loss": True}, 3)])
+def test_what_the_loss_is_a_sum_over(told: dict[str, Any], divisor: int) -> None:
+    """As MindFormers' own MFLossMonitor divides it, whether the configuration or the framework says so."""
+    given = {**SUMMED, **told}
+    assert read_facts(TrainingParameters({}), load_config(given), {}).loss_divisor == divisor
+    assert read_facts(TrainingParameters({}), load_config({}), given).loss_divisor == divisor
+
+
+FROM_ZERO = {"epoch_num": 2, "batch_num": 3, "cur_epoch_num": 3, "cur_step_num": 1}
+"""What MindSpore says in the first step of `train(4, data, initial_epoch=2)`."""
+
+
+@pytest.mark.parametrize(
+    ("said", "options", "first", "place", "secs"),
+    [
+        ({"epoch_num": 4, "batch_num": 3, "cur_epoch_num": 1, "cur_step_num": 1}, {}, 1, "epoch 1/4 step: 2/3", 10),
+        (FROM_ZERO, {}, 1, "epoch 3/4 step: 2/3", 4),
+        (FROM_ZERO, {"epochs": 4, "steps_per_epoch": 3, "initial_step": 7}, 8, "epoch 3/4 step: 3/3", 3),
+        ({"epoch_num": 4, "batch_num": 3, "cur_epoch_num": 3, "cur_step_num": 7}, {}, 7, "epoch 3/4 step: 2/3", 4),
+    ],
+)
+def test_place_and_time_left_of_a_training_that_was_resumed(
+    tmp_path: Path, said: dict[str, Any], options: dict[str, Any], first: int, place: str, secs: float
+) -> None:
+    """By MindSpore's `initial_epoch`, by MindFormers, and of one that the monitor meets in its middle."""
+    parameters = TrainingParameters(said)
+    engine = Engine(tmp_path, interval=0, metrics=["loss"], auto_print=True)
+    facts = read_facts(parameters, engine.recorder.config, options)
+    engine.recorder.begin(facts)
+    complete_facts(engine.recorder.training, parameters, engine.recorder.config)
+    for step in (first, first + 1):
+        engine.step(step, epoch=said["cur_epoch_num"])
+    engine.end()
+    line = (engine.directory / "rank_0" / "monitor.log").read_text().splitlines()[2]
+    assert f" {place}, loss: 0.5, ETA: 0:00:{secs:02}, " in line
 
 
 def test_overflow_is_counted_and_no_alarm(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

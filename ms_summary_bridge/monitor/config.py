@@ -149,7 +149,7 @@ class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
         micro_batch_num: Micro batches of pipeline parallelism, over which the loss is summed.
         micro_batch_interleave_num: Interleaved micro batches, over which the loss is summed.
         gradient_accumulation_steps: Accumulated batches, over which the loss is summed.
-        calculate_per_token_loss: Whether the loss is one per token, and not to be divided.
+        calculate_per_token_loss: Whether the loss is one per token; interleaved micro batches alone divide it then.
         flops_per_token: Floating point operations of a token, forward and backward, for mfu.
         model_flops: Floating point operations of a step over all cards, for mfu; goes before `flops_per_token`.
         peak_flops: Floating point operations per second that one card can do, for mfu.

@@ -151,7 +151,7 @@ SECTION: Final[dict[str, Key]] = {
     "micro_batch_num": Key(_COUNT, "micro batches of pipeline parallelism, over which the loss is summed"),
     "micro_batch_interleave_num": Key(_COUNT, "interleaved micro batches, over which the loss is summed"),
     "gradient_accumulation_steps": Key(_COUNT, "accumulated batches, over which the loss is summed"),
-    "calculate_per_token_loss": Key(Flag(), "whether the loss is one per token already, and not to be divided"),
+    "calculate_per_token_loss": Key(Flag(), "whether the loss is one per token; only interleaving divides it then"),
     "flops_per_token": Key(_FLOPS, "floating point operations of a token, forward and backward, for mfu"),
     "model_flops": Key(_FLOPS, "floating point operations of a step over all cards, for mfu"),
     "peak_flops": Key(_FLOPS, "floating point operations per second of one card, for mfu"),

@@ -28,6 +28,7 @@ class TrainingFacts(msgspec.Struct, kw_only=True):
         samples_per_step: Samples of one step over all cards.
         seq_length: Tokens of one sample.
         initial_step: Step from which a resumed training counts.
+        steps_before: Steps of earlier sessions in what `epochs` counts; None until that is known.
         loss_divisor: How many micro batches the loss is a sum over.
         flops_per_token: Floating point operations of one token.
         model_flops: Floating point operations of one step over all cards.
@@ -46,6 +47,7 @@ class TrainingFacts(msgspec.Struct, kw_only=True):
     samples_per_step: int | None = None
     seq_length: int | None = None
     initial_step: int = 0
+    steps_before: int | None = None
     loss_divisor: int = 1
     flops_per_token: float | None = None
     model_flops: float | None = None

@@ -142,12 +142,17 @@ def step_in_epoch(facts: StepFacts, training: TrainingFacts) -> int | None:
     """Returns the number of a step in its epoch, from 1."""
     if not training.steps_per_epoch or facts.step <= training.initial_step:
         return None
-    return (facts.step - training.initial_step - 1) % training.steps_per_epoch + 1
+    return (_steps_done(facts, training) - 1) % training.steps_per_epoch + 1
 
 
 def secs_left(facts: StepFacts, training: TrainingFacts, window: Window) -> float | None:
     """Returns how long the rest takes at the speed of this interval."""
     if not window.timed_steps or not training.epochs or not training.steps_per_epoch:
         return None
-    left = training.epochs * training.steps_per_epoch - (facts.step - training.initial_step)
+    left = training.epochs * training.steps_per_epoch - _steps_done(facts, training)
     return max(0, left) * window.secs / window.timed_steps
+
+
+def _steps_done(facts: StepFacts, training: TrainingFacts) -> int:
+    """Returns how many of the steps that `epochs` counts are done."""
+    return facts.step - training.initial_step + (training.steps_before or 0)

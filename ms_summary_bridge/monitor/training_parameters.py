@@ -8,6 +8,7 @@ Source: the keys were measured on MindSpore 2.7 to 2.10. A missing one is a KeyE
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -70,18 +71,19 @@ def read_facts(parameters: TrainingParameters, config: MonitorConfig, options: M
         value = options.get(name)
         return getattr(config, name) if value is None else value
 
-    divisor = 1
+    # MindFormers returns the sum over these; one per token still is a sum over interleaved ones (measured on 1.9.0).
+    summed = ["micro_batch_interleave_num"]
     if not known("calculate_per_token_loss"):
-        # MindFormers returns the sum over these (measured on 1.9.0).
-        for name in ("micro_batch_num", "micro_batch_interleave_num", "gradient_accumulation_steps"):
-            divisor *= max(1, int(known(name) or 1))
+        summed += ["micro_batch_num", "gradient_accumulation_steps"]
+    initial_step = int(known("initial_step") or 0)
     return TrainingFacts(
         epochs=options.get("epochs") or parameters.number("epoch_num") or None,
         steps_per_epoch=options.get("steps_per_epoch") or parameters.number("batch_num") or None,
         samples_per_step=known("global_batch_size"),
         seq_length=known("seq_length") or seq_length_of_model(parameters),
-        initial_step=int(known("initial_step") or 0),
-        loss_divisor=divisor,
+        initial_step=initial_step,
+        steps_before=initial_step if options.get("epochs") else None,
+        loss_divisor=math.prod(max(1, int(known(name) or 1)) for name in summed),
         flops_per_token=config.flops_per_token,
         model_flops=config.model_flops,
         peak_flops=config.peak_flops,
@@ -90,6 +92,9 @@ def read_facts(parameters: TrainingParameters, config: MonitorConfig, options: M
 
 def complete_facts(facts: TrainingFacts, parameters: TrainingParameters, config: MonitorConfig) -> None:
     """Fills in what only the first batch can tell."""
+    if facts.steps_before is None:
+        facts.steps_before = 0
+        _count_earlier_epochs(facts, parameters)
     element = parameters.get("train_dataset_element")
     if facts.samples_per_step is None:
         size = batch_size(parameters)
@@ -102,6 +107,20 @@ def complete_facts(facts: TrainingFacts, parameters: TrainingParameters, config:
         shape: Any = getattr(first, "shape", ())
         if len(shape) == 2 and "int" in str(getattr(first, "dtype", "")).lower():  # token ids: [batch, sequence]
             facts.seq_length = int(shape[1])
+
+
+def _count_earlier_epochs(facts: TrainingFacts, parameters: TrainingParameters) -> None:
+    """Counts the epochs before `initial_epoch`, which `epoch_num` leaves out and `cur_epoch_num` has.
+
+    Steps begin at 1 there all the same (measured on MindSpore 2.10).
+    """
+    earlier = parameters.number("cur_epoch_num") - 1
+    if earlier <= 0 or not facts.epochs or not facts.steps_per_epoch:
+        return
+    if parameters.number("cur_step_num") > facts.steps_per_epoch:  # the monitor was called in the middle of a training
+        return
+    facts.epochs += earlier
+    facts.steps_before = earlier * facts.steps_per_epoch
 
 
 def seq_length_of_model(parameters: TrainingParameters) -> int | None:
