@@ -510,6 +510,15 @@ def test_types_and_the_end_of_a_session_are_told(tmp_path: Path) -> None:
     assert verify_logdirs(str(tmp_path / "tb"), str(tmp_path / "ms")).is_equal
 
 
+def test_a_session_that_cannot_be_read_is_told_and_kept(tmp_path: Path) -> None:
+    put_log(tmp_path / "tb", [*board_scalars("a", [1]), summary_record(0, hparams_value(START_TAG, b"\xff\xff"))])
+    report = convert_one(tmp_path / "tb", tmp_path / "ms")
+    assert "cannot be read, so that there is no lineage of it" in {loss.reason for loss in report.losses}
+    assert lineage_of(tmp_path / "ms") == []
+    convert_one(tmp_path / "ms", tmp_path / "back")
+    assert verify_logdirs(str(tmp_path / "tb"), str(tmp_path / "back")).is_equal
+
+
 def test_a_hyperparameter_that_is_no_number_does_not_stop_the_next_conversion(tmp_path: Path) -> None:
     def start(data: Any) -> None:
         data.session_start_info.hparams["rate"].number_value = math.nan
