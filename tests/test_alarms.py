@@ -20,7 +20,10 @@ from ms_summary_bridge.monitor.config_file import load_config
 from ms_summary_bridge.monitor.facts import StepFacts, TrainingFacts
 from ms_summary_bridge.monitor.faults import Faults
 from ms_summary_bridge.monitor.loop import Monitor
+from ms_summary_bridge.monitor.metrics.device import _SAMPLERS
+from ms_summary_bridge.monitor.metrics.device_sampler import DeviceReading
 from ms_summary_bridge.monitor.rules.bounds import Threshold
+from ms_summary_bridge.monitor.sample import Sample
 from ms_summary_bridge.monitor.stop import StopAgreement
 from tests.monitor_run import Engine
 
@@ -127,6 +130,22 @@ def test_values_of_samples_are_seen_as_well(tmp_path: Path) -> None:
     engine.end()
     (alert,) = engine.lines("alert")
     assert (alert["metric"], alert["step"], alert["value"]) == ("samples_per_second", 4, pytest.approx(64.0))
+
+
+def test_a_leak_of_device_memory_is_measured_by_what_the_device_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Sampler:
+        def latest(self) -> tuple[DeviceReading, float]:
+            return DeviceReading(memory_used=1.0, memory_total=32_768.0), 0.0
+
+    monkeypatch.setattr(_SAMPLERS, "_users", {("npu-smi", 0): (Sampler(), 1)})
+    notes: list[Any] = []
+    alarms = Alarms(load_config(True), TrainingFacts(device="Ascend 0"), notes.append, Faults("test"), _never())
+    for number in range(1, 200):
+        values = {"npu_memory": 20_000.0 + 10.0 * number}
+        alarms.observe_sample(Sample(step=100 * number, monotonic=30.0 * number, values=values))
+    assert notes
+    assert (notes[0].fields["metric"], notes[0].fields["bound"]) == ("npu_memory", 32_768.0)
+    assert notes[0].fields["fields"]["steps_left"] + notes[0].step == pytest.approx(127_680, rel=0.01)
 
 
 def test_the_console_says_a_nan_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -22,6 +22,7 @@ from ms_summary_bridge.monitor.alert_config import ActionConfig, AlertConfig
 from ms_summary_bridge.monitor.config import MonitorConfig
 from ms_summary_bridge.monitor.facts import StepFacts, TrainingFacts
 from ms_summary_bridge.monitor.faults import Faults
+from ms_summary_bridge.monitor.metrics.device import memory_totals
 from ms_summary_bridge.monitor.rules import Point, Rule, make_rule
 from ms_summary_bridge.monitor.sample import Note, Sample
 from ms_summary_bridge.monitor.stop import StopAgreement
@@ -149,6 +150,11 @@ class Alarms:
         if not self._samples:
             return
         values = {name: value for name, value in sample.values.items() if name not in _OF_STEPS}
+        if "npu_memory" in values or "gpu_memory" in values:
+            totals = memory_totals()
+            self._limits.update(totals)
+            if totals and not self._training.device.startswith("CPU"):
+                self._limits["memory_usage"] = min(totals.values())
         point = Point(
             sample.step,
             values,
@@ -175,7 +181,7 @@ class Alarms:
             rules.remove(armed)
 
     def _consider(self, armed: _Armed, alert: Alert, now: float) -> None:
-        if self._session_steps <= armed.after_steps:
+        if armed.after_steps and self._session_steps <= armed.after_steps:
             return
         last = armed.last.get(alert.metric)
         if last is not None and now - last < armed.cool_down:

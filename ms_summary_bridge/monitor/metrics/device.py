@@ -15,7 +15,7 @@ import psutil
 from ms_summary_bridge.callback.measures import device_memory
 from ms_summary_bridge.monitor.facts import TrainingFacts, Window
 from ms_summary_bridge.monitor.metrics import Metric, MetricValue
-from ms_summary_bridge.monitor.metrics.device_sampler import DeviceSampler
+from ms_summary_bridge.monitor.metrics.device_sampler import DeviceReading, DeviceSampler
 from ms_summary_bridge.monitor.metrics.gpu import Nvml
 from ms_summary_bridge.monitor.metrics.npu_smi import NpuSmi
 
@@ -27,6 +27,7 @@ __all__ = [
     "NpuPower",
     "NpuUtilization",
     "Temperature",
+    "memory_totals",
 ]
 
 _MIB: Final = 1 << 20
@@ -77,8 +78,23 @@ class _Samplers:
                 return
         sampler.close()
 
+    def readings(self) -> list[tuple[_Tool, DeviceReading]]:
+        with self._lock:
+            samplers = [(key[0], sampler) for key, (sampler, _) in self._users.items()]
+        latest = [(tool, sampler.latest()) for tool, sampler in samplers]
+        return [(tool, reading[0]) for tool, reading in latest if reading is not None]
+
 
 _SAMPLERS: Final = _Samplers()
+
+
+def memory_totals() -> dict[str, float]:
+    """Returns all memory of the devices whose memory is measured, MiB by metric."""
+    totals: dict[str, float] = {}
+    for tool, reading in _SAMPLERS.readings():
+        if reading.memory_total:
+            totals["npu_memory" if tool == "npu-smi" else "gpu_memory"] = reading.memory_total
+    return totals
 
 
 class _DeviceMetric(Metric):
