@@ -75,6 +75,17 @@ def test_a_nan_in_a_tuple_stops_the_training_within_two_steps(tmp_path: Path) ->
         assert part in text
 
 
+def test_the_report_is_about_what_came_first(tmp_path: Path) -> None:
+    other = {"rule": "threshold", "metric": "grad_norm", "above": 5, "actions": "stop"}
+    engine = Engine(tmp_path, interval=1000, alerts=[STOP, other]).begin()
+    for step, (loss, norm) in enumerate([(1.0, 1.0), (1.0, 9.0), (math.nan, 1.0)], start=1):
+        engine.step(step, outputs=(loss, False, 1.0, 0.1, norm))
+    engine.end()
+    assert [line["rule"] for line in engine.lines("alert")] == ["threshold", "nonfinite"]
+    report = json.loads((engine.directory / "rank_0" / "stop_report.json").read_text())
+    assert report["alert"]["rule"] == "threshold"
+
+
 def test_steps_that_overflow_stop_nothing(tmp_path: Path) -> None:
     """B26, skipped steps; and the alarm once too many are skipped in a row."""
     rules = [{**STOP, "metrics": ["loss", "grad_norm"]}, {"rule": "overflow_streak", "steps": 50}]

@@ -50,6 +50,7 @@ class AlarmSink:
         self._directory = directory
         self._exit_code = exit_code
         self._warn = warn
+        self._has_reported = False
         self._runner = ActionRunner(origin, self._hear)
         self.outcomes: list[tuple[str, str]] = []
         """What became of actions for the outside: title and problem, empty for none."""
@@ -71,7 +72,8 @@ class AlarmSink:
                 self._runner.put(action, note.alert)
             elif action.kind == "dump_stacks":
                 self._dump_stacks(note.alert)
-            elif action.kind == "stop":
+            elif action.kind == "stop" and not self._has_reported:
+                self._has_reported = True  # what came first is the reason; what follows from it is in the journal
                 self._report(note)
 
     def flush(self) -> None:

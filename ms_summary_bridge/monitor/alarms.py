@@ -1,6 +1,6 @@
 """Shows every step and every sample to the rules, and raises an alarm once for what they find.
 
-Layer: monitor.rules, monitor.stop, monitor.sample, monitor.faults < **monitor.alarms**. Imports no mindspore.
+Layer: monitor.rules, monitor.metrics.device, monitor.stop < **monitor.alarms**. Imports no mindspore.
 
 Steps are seen by the training thread, samples by the thread that writes, each with rules of its own. What an alarm does
 is done by `monitor.alarm_sink`; what only the training thread can do, a checkpoint and a stop, waits here for it.
