@@ -119,6 +119,11 @@ def test_both_viewers_show_it(
     for run, content in (("bridge", "340M"), ("alone", "24")):
         (text, *_) = board.get_json("data/plugin/text/text", run=run, tag="monitor/tags")
         assert content in text["text"]
+    asked = {"colParams": [], "startIndex": 0, "sliceSize": 9, "allowedStatuses": ["STATUS_SUCCESS"]}
+    groups = board.get_json("data/plugin/hparams/session_groups", request=json.dumps(asked))["sessionGroups"]
+    table = {group["sessions"][0]["name"]: group["hparams"] for group in groups}
+    assert (table["bridge"]["model"], table["bridge"]["dataset"]) == ("340M", "v3"), "tags are in the HParams table"
+    assert (table["alone"]["layers"], table["alone"]["dropout"]) == (24.0, 0.1)
     texts = {"run": "bridge", "tag": "monitor/end"}
     assert "best loss" in board.get_json("data/plugin/text/text", **texts)[0]["text"]
 
@@ -147,6 +152,8 @@ def test_a_dict_and_a_context_made_by_hand(scenarios: Scenarios) -> None:
     assert [(line["step"], line["epoch"]) for line in found] == [(1, 1), (2, 1), (3, 1)]
     assert list(values_of(found, "loss").values()) == pytest.approx([1.0, 1 / 2, 1 / 3])
     assert values_of(samples(answer["dict"]), "loss") == {1: 0.5}
+    assert "$.interval: is not read beside config" in answer["refused"]
+    assert "$.csv: is not read beside config" in answer["refused"]
     assert sum("no optimizer is found" in line for line in scenarios.log("by_hand")) == 2, "once for each monitor"
 
 
@@ -174,6 +181,9 @@ def test_every_form_of_the_outputs(scenarios: Scenarios) -> None:
     found = scenarios.returned("losses")
     assert found["mindformers_7"]["found"] == {"loss": 0.5, "lr": 0.125, "grad_norm": 2.0}
     assert "lr" not in found["scaled"]["found"]
+    hints = sum("no optimizer is found" in line for line in scenarios.log("losses"))
+    assert hints == sum("lr" not in answer["found"] for answer in found.values()), "none where the outputs hold it"
+    assert not any("no optimizer" in line for line in scenarios.log("sink")), "none where nobody asks for it"
 
 
 def test_every_form_of_the_learning_rate(scenarios: Scenarios) -> None:

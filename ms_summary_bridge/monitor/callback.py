@@ -18,6 +18,7 @@ import mindspore
 from mindspore.train.callback import Callback, LossMonitor
 
 from ms_summary_bridge.callback.measures import find_optimizer, learning_rates
+from ms_summary_bridge.errors import ConfigError
 from ms_summary_bridge.monitor.alarm_commands import AlarmCommands
 from ms_summary_bridge.monitor.callback_times import CallbackTimes
 from ms_summary_bridge.monitor.config import MonitorConfig
@@ -36,7 +37,7 @@ class MindSporeTransformersMonitor(Callback):
 
     Args:
         config: A `monitor_config` section as a dict, the path of a file that holds one, or a checked configuration.
-        options: The keys of the section one by one, in the place of `config`.
+        options: The keys of the section one by one, in the place of `config`; both together are an error.
 
     Raises:
         ConfigError: The configuration has problems; it names all of them.
@@ -52,6 +53,8 @@ class MindSporeTransformersMonitor(Callback):
         **options: Any,
     ) -> None:
         super().__init__()
+        if config is not None and options:
+            raise ConfigError([f"$.{name}: is not read beside config: move it there" for name in options])
         if not isinstance(config, MonitorConfig):
             config = load_config(options if config is None else config)
         self.faults = Faults("monitor")
@@ -176,7 +179,7 @@ class MindSporeTransformersMonitor(Callback):
     def _first_call(self, parameters: TrainingParameters) -> int:
         """Does what only the first step can tell; returns how many steps it stands for."""
         complete_facts(self._recorder.training, parameters, self._config)
-        self._find_optimizer(parameters)
+        self._optimizer = find_optimizer(parameters)
         if not parameters.get("dataset_sink_mode"):
             return 1
         self.faults.warn("sink", "in data sink mode MindSpore calls back once for each sink, not for each step")
@@ -258,13 +261,10 @@ class MindSporeTransformersMonitor(Callback):
             if self._commands is not None:
                 self._commands.end()
 
-    def _find_optimizer(self, parameters: TrainingParameters) -> None:
-        self._optimizer = find_optimizer(parameters)
+    def _learning_rates(self) -> Mapping[str, float]:
+        """Reads them. Is asked where they are to be recorded, and the outputs of a step do not hold them."""
         if self._optimizer is None:
             self.faults.warn("optimizer", "no optimizer is found: the learning rate is not recorded")
-
-    def _learning_rates(self) -> Mapping[str, float]:
-        if self._optimizer is None:
             return {}
         return learning_rates(self._optimizer, lambda step: mindspore.Tensor(step, mindspore.int32))
 

@@ -201,7 +201,7 @@ class Recorder:
             self.finish_step()
             self._settle()
             if self._window is not None:
-                self._window.learning_rates = self._learning_rates_now()
+                self._window.learning_rates = self._learning_rates_now(self._window.last.learning_rate)
                 self._take_sample()
             self.breakdown.pause(self._clock())
             self.breakdown.settle()
@@ -280,7 +280,8 @@ class Recorder:
         self._aside += 1
         is_quiet = self._low < numbers < self._high if type(numbers) is float else self._is_quiet(numbers)
         if pending.monotonic >= self._due_at or self._is_printed(pending):
-            pending.learning_rates = self._learning_rates_now()
+            said = numbers.learning_rate if isinstance(numbers, StepOutputs) else None
+            pending.learning_rates = self._learning_rates_now(said)
             # Where every step is sampled, samples too are made for many steps at once.
             is_time = self._interval > 0 or pending.monotonic >= self._settle_at
         else:
@@ -289,10 +290,14 @@ class Recorder:
             self._settle()
             self._settle_at = pending.monotonic + _SETTLE_SECS
 
-    def _learning_rates_now(self) -> Callable[[], Mapping[str, float]]:
-        """Returns what gives the learning rates of the step that has ended last: they are read at once."""
+    def _learning_rates_now(self, said: float | None) -> Callable[[], Mapping[str, float]]:
+        """Returns what gives the learning rates of the step that has ended last: they are read at once.
+
+        Args:
+            said: The rate that the step's outputs hold. Nobody else is asked then.
+        """
         rates: Mapping[str, float] = {}
-        if self._learning_rates is not None and self._reads_rates:
+        if said is None and self._learning_rates is not None and self._reads_rates:
             try:
                 rates = self._learning_rates()
             except Exception as error:  # a schedule is the user's own code

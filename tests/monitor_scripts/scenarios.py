@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "bridge_scripts"
 from small import AtStep, fake_context, train, vector_model, vectors
 
 from ms_summary_bridge import SummaryBridge
+from ms_summary_bridge.errors import ConfigError
 from ms_summary_bridge.monitor import (
     MindSporeTransformersMonitor,
     Monitor,
@@ -134,13 +135,18 @@ def by_hand(directory: Path) -> Any:
         parameters = SimpleNamespace(cur_epoch_num=1, cur_step_num=step, batch_num=3, net_outputs=Tensor(1.0 / step))
         monitor.on_train_step_end(SimpleNamespace(original_args=lambda parameters=parameters: parameters))
     monitor.close()
+    try:
+        MindSporeTransformersMonitor(section(directory), interval=3, csv=True)
+        refused = ""
+    except ConfigError as error:
+        refused = str(error)
     other = MindSporeTransformersMonitor(section(directory / "dict"))
     context = SimpleNamespace(original_args=lambda: {"cur_step_num": 1, "net_outputs": 0.5})
     other.on_train_begin(context)
     other.on_train_step_begin(context)
     other.on_train_step_end(context)
     other.on_train_end(context)
-    return {"object": lines(directory), "dict": lines(directory / "dict")}
+    return {"object": lines(directory), "dict": lines(directory / "dict"), "refused": refused}
 
 
 @scenario
