@@ -94,7 +94,14 @@ setup(
     ],
     python_requires=">=3.10",
     packages=find_packages(include=["ms_summary_bridge", "ms_summary_bridge.*"]),
-    package_data={"ms_summary_bridge": ["py.typed", "formats/*.binpb", "viewers/mindinsight.txt"]},
+    package_data={
+        "ms_summary_bridge": [
+            "py.typed",
+            "formats/*.binpb",
+            "tensorboard_plugin/static/*.js",
+            "viewers/mindinsight.txt",
+        ]
+    },
     install_requires=CORE,
     extras_require=EXTRAS,
     entry_points={

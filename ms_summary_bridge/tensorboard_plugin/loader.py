@@ -1,6 +1,6 @@
-"""The plugin's loader: gives TensorBoard the mirror of its logdir, before it reads anything.
+"""The plugin's loader: gives TensorBoard the mirror of its logdir, before it reads anything, and our dashboard.
 
-Layer: mirror < **tensorboard_plugin.loader**.
+Layer: mirror, tensorboard_plugin.plugin < **tensorboard_plugin.loader**.
 
 TensorBoard calls its loaders without a net, so each call here ends in a warning at worst. The calls come in this order
 (TensorBoard 2.20 and 2.21): `define_flags`, `fix_flags` before a reader starts, `load` after it has started and before
@@ -10,6 +10,7 @@ the server answers.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorboard.data import provider
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
 __all__ = ["MindSporeLoader"]
 
 _CACHE_GB: Final = 20.0
+_MOST_WARNINGS: Final = 100
 _NOT_FOR_US: Final = ("inspect", "version_tb", "db", "grpc_data_provider")
 """Flags with which TensorBoard reads no logdir, or is gone at once."""
 
 
 class MindSporeLoader(base_plugin.TBLoader):
-    """Shows MindSpore's runs below the logdir; has no dashboard of its own."""
+    """Shows MindSpore's runs below the logdir in TensorBoard's dashboards, and in one of our own."""
 
     def __init__(self) -> None:
         self._home: Home | None = None
@@ -75,7 +77,7 @@ class MindSporeLoader(base_plugin.TBLoader):
             _warn(f"MindSpore's runs are not shown: {error}")
 
     def load(self, context: base_plugin.TBContext) -> base_plugin.TBPlugin | None:
-        """Starts what keeps the mirror up to date."""
+        """Starts what keeps the mirror up to date, and returns the dashboard."""
         if self._home is None:
             return None
         try:
@@ -86,7 +88,13 @@ class MindSporeLoader(base_plugin.TBLoader):
             _name_logdir(context, self._logdir)
         except Exception as error:
             _warn(f"MindSpore's runs are not followed: {error}")
-        return None
+        try:
+            from ms_summary_bridge.tensorboard_plugin.plugin import MindSporePlugin
+
+            return MindSporePlugin(self._home.source, _warn_once())
+        except Exception as error:
+            _warn(f"there is no MindSpore page: {error}")
+            return None
 
 
 def _is_for_us(flags: argparse.Namespace) -> bool:
@@ -115,6 +123,18 @@ def _name_logdir(context: base_plugin.TBContext, logdir: str) -> None:
         )
 
     data.experiment_metadata = describe_logdir
+
+
+def _warn_once() -> Callable[[str], None]:
+    """Returns what says each text once: a page asks again and again."""
+    said: set[str] = set()
+
+    def warn(text: str) -> None:
+        if text not in said and len(said) < _MOST_WARNINGS:
+            said.add(text)
+            _warn(text)
+
+    return warn
 
 
 def _warn(text: str) -> None:

@@ -1,0 +1,82 @@
+"""The dashboard "MindSpore": its page, and the data that the page asks for.
+
+Layer: tensorboard_plugin.run_collector < **tensorboard_plugin.plugin**.
+
+TensorBoard puts the module into a frame of its own page, under the same address and the content security policy that
+allows scripts of that address alone (TensorBoard 2.21, `plugin_entry.html`). So there is one module without anything
+from elsewhere, and the styles are in it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, Final
+
+from tensorboard.backend import http_util
+from tensorboard.plugins import base_plugin
+from werkzeug import wrappers
+
+from ms_summary_bridge.report import encode_json
+from ms_summary_bridge.tensorboard_plugin.run_collector import RunCollector
+
+__all__ = ["MindSporePlugin"]
+
+_MODULE: Final = os.path.join(os.path.dirname(__file__), "static", "index.js")
+
+
+class MindSporePlugin(base_plugin.TBPlugin):
+    """Shows of each run of MindSpore's what TensorBoard's own pages have no place for.
+
+    Args:
+        source: The logdir itself, not the mirror of it.
+        warn: Told what of ours went wrong.
+    """
+
+    plugin_name = "mindspore"
+
+    def __init__(self, source: str, warn: Callable[[str], None]) -> None:
+        self._collector = RunCollector(source, warn)
+        self._warn = warn
+
+    def get_plugin_apps(self) -> dict[str, Any]:
+        """Returns what answers each path below `data/plugin/mindspore`."""
+        answers = {"/index.js": self._serve_module, "/runs": self._serve_runs, "/run": self._serve_run}
+        return {path: wrappers.Request.application(answer) for path, answer in answers.items()}
+
+    def is_active(self) -> bool:
+        """Whether there is something of MindSpore's below the logdir."""
+        return self._collector.has_runs()
+
+    def frontend_metadata(self) -> base_plugin.FrontendMetadata:
+        """Returns the title of the page and where its module is; it asks for news itself."""
+        return base_plugin.FrontendMetadata(es_module_path="/index.js", tab_name="MindSpore", disable_reload=True)
+
+    def _serve_module(self, request: wrappers.Request) -> wrappers.Response:
+        with open(_MODULE, encoding="utf-8") as file:
+            return _respond(request, file.read(), "text/javascript")
+
+    def _serve_runs(self, request: wrappers.Request) -> wrappers.Response:
+        return self._answer(request, self._collector.describe_all)
+
+    def _serve_run(self, request: wrappers.Request) -> wrappers.Response:
+        key = request.args.get("key", "")
+        return self._answer(request, lambda: self._collector.describe_one(key))
+
+    def _answer(self, request: wrappers.Request, describe: Callable[[], dict[str, Any] | None]) -> wrappers.Response:
+        try:
+            answer = describe()
+            if answer is None:
+                return _respond(request, encode_json({"error": "there is no such run (any more)"}), code=404)
+            return _respond(request, encode_json(answer))
+        except Exception as error:  # a fault of ours is a text on the page
+            text = f"{type(error).__name__}: {error}"
+            self._warn(f"the MindSpore page has no answer: {text}")
+            return _respond(request, encode_json({"error": text}), code=500)
+
+
+def _respond(
+    request: wrappers.Request, content: bytes | str, content_type: str = "application/json", code: int = 200
+) -> wrappers.Response:
+    response: wrappers.Response = http_util.Respond(request, content, content_type, code=code)
+    return response

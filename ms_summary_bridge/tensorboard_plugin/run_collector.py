@@ -1,0 +1,240 @@
+"""Keeps what is known of the runs below a logdir, and reads what is new when somebody asks, behind the answer.
+
+Layer: logdir, tensorboard_plugin.run_table < **tensorboard_plugin.run_collector**. Imports no tensorboard.
+
+Nothing is read while nobody looks at the page. A look runs in a thread of its own, one at a time, which rests between
+batches, since it shares the interpreter with all of the viewer. A question is answered with what is known so far.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from ms_summary_bridge.errors import BridgeError
+from ms_summary_bridge.file_names import MINDSPORE, format_of_name
+from ms_summary_bridge.logdir import LIVE, SOURCE, Logdir, Run, discover
+from ms_summary_bridge.tensorboard_plugin.journal_facts import JournalFacts, find_journals
+from ms_summary_bridge.tensorboard_plugin.run_table import KnownRun, compare_configs, describe_row, describe_run
+
+__all__ = ["RunCollector"]
+
+_SHORTEST_PAUSE: Final = 2.0
+_IDLE_SHARE: Final = 20
+"""Looking for files may take one part in so many of the time."""
+_WORK_SECS: Final = 0.05
+_MOST_RUNS: Final = 500
+_MOST_PROBLEMS: Final = 100
+_JOURNAL: Final = "journal"
+
+
+class RunCollector:
+    """All runs of MindSpore's below one logdir, and of the monitor's.
+
+    Args:
+        source: The logdir; need not exist yet.
+        warn: Told what of ours went wrong, perhaps again and again.
+        clock: Monotonic seconds, by which looks are apart.
+    """
+
+    def __init__(
+        self, source: str, warn: Callable[[str], None], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._source = source
+        self._warn = warn
+        self._clock = clock
+        self._lock = threading.Lock()  # of all below
+        self._runs: dict[str, KnownRun] = {}
+        self._journals: dict[str, JournalFacts] = {}
+        self._problems: list[str] = []
+        self._left_out = 0
+        self._fault = ""
+        self._thread: threading.Thread | None = None
+        self._next_look = float("-inf")
+        self._found = threading.Event()
+        """Set once it is known what is there."""
+        self._read = threading.Event()
+        """Set while there is no look under way."""
+
+    # ------------------------------------------------------------------ questions
+
+    def has_runs(self, wait_secs: float = 1.0) -> bool:
+        """Whether there is anything to show; waits so long for the first look."""
+        self.look()
+        self._found.wait(wait_secs)
+        with self._lock:
+            return bool(self._runs)
+
+    def describe_all(self) -> dict[str, Any]:
+        """Returns the comparison: a row for each run, and by which of its values the runs differ."""
+        self.look()
+        self._found.wait(1.0)
+        now = time.time()
+        with self._lock:
+            rows = [describe_row(run, now) for run in self._runs.values()]
+            return {
+                "rows": rows,
+                "config": compare_configs([row["config"] for row in rows]),
+                "is_reading": self._thread is not None and not all(run.is_read for run in self._runs.values()),
+                "is_known": self._found.is_set(),
+                "left_out": self._left_out,
+                "problems": list(self._problems),
+                "fault": self._fault,
+                "source": self._source,
+            }
+
+    def describe_one(self, key: str) -> dict[str, Any] | None:
+        """Returns all about one run; None where there is no such run."""
+        self.look()
+        with self._lock:
+            run = self._runs.get(key)
+            return None if run is None else describe_run(run, time.time())
+
+    def wait(self, timeout_secs: float) -> bool:
+        """Waits for the look that is under way; returns whether it has ended."""
+        return self._read.wait(timeout_secs)
+
+    def look(self) -> None:
+        """Begins to look for what is new, unless that is under way or was done a moment ago."""
+        with self._lock:
+            if self._thread is not None or self._clock() < self._next_look:
+                return
+            self._read.clear()
+            self._thread = threading.Thread(target=self._look_once, name="mindspore-dashboard", daemon=True)
+            self._thread.start()
+
+    # ------------------------------------------------------------------ one look
+
+    def _look_once(self) -> None:
+        pause = _SHORTEST_PAUSE
+        try:
+            began = time.thread_time()
+            reads = self._find()
+            pause = max(pause, (time.thread_time() - began) * _IDLE_SHARE)
+            self._found.set()
+            for run, steps in reads:
+                self._read_one(run, steps)
+        except Exception as error:  # whatever it is, the page says it and the viewer goes on
+            self._fail(error)
+        finally:
+            with self._lock:
+                self._thread = None
+                self._next_look = self._clock() + pause
+            self._found.set()
+            self._read.set()
+
+    def _fail(self, error: Exception) -> str:
+        text = str(error) if isinstance(error, BridgeError | OSError) else f"{type(error).__name__}: {error}"
+        with self._lock:
+            self._fault = text
+        self._warn(f"the MindSpore page is not complete: {text}")
+        return text
+
+    def _read_one(self, run: KnownRun, steps: Iterator[None]) -> None:
+        worked = time.monotonic()
+        try:
+            while True:
+                with self._lock:
+                    if next(steps, self) is self:
+                        break
+                secs = time.monotonic() - worked
+                if secs > _WORK_SECS:
+                    time.sleep(secs / 2)
+                    worked = time.monotonic()
+        except Exception as error:  # the other runs go on
+            run.fault = self._fail(error)
+        run.is_read = True
+
+    def _find(self) -> list[tuple[KnownRun, Iterator[None]]]:
+        """Takes note of what is there; returns the runs with what reads them, those written to last first."""
+        if not os.path.exists(self._source):  # not there yet, or not now
+            found, journals = Logdir(self._source, (), (), (), ()), []
+        else:
+            found, journals = discover(self._source), find_journals(self._source)
+        runs = [run for run in found.runs if run.format == MINDSPORE or run.role != SOURCE]
+        owners = {directory: _owners(directory, runs) for directory in journals}
+        for directory in journals:
+            self._journals.setdefault(directory, JournalFacts(directory))
+        known: dict[str, KnownRun] = {}
+        reads: list[tuple[KnownRun, Iterator[None]]] = []
+        for run in runs:
+            twins = [twin for twin in found.twins if twin.directory == run.directory and twin.role == LIVE]
+            one = self._known(f"{run.format}:{run.name}", run.name, run.directory, run.format)
+            one.files = [file.path for file in (*run.sources, *(file for twin in twins for file in twin.files))]
+            one.bytes = sum(file.size for file in run.sources)
+            one.problems = [
+                f"{problem.path}: {problem.reason}"
+                for problem in found.problems
+                if os.path.dirname(problem.path) == run.directory
+            ]
+            mine = [directory for directory in journals if run in owners[directory]]
+            one.journal = self._journals[mine[-1]] if mine else None  # the nearest above it
+            known[one.key] = one
+            reads.append((one, _read_all(one, run, twins)))
+        for directory in journals:
+            if not owners[directory]:
+                name = os.path.relpath(directory, self._source).replace(os.sep, "/")
+                one = self._known(f"{_JOURNAL}:{name}", name, directory, _JOURNAL)
+                one.journal = self._journals[directory]
+                known[one.key] = one
+                reads.append((one, _read_all(one, None, [])))
+        for one in known.values():
+            paths = one.files + ([one.journal.path] if one.journal is not None else [])
+            one.modified = max(map(_modified, paths), default=0.0)
+        reads.sort(key=lambda item: item[0].modified, reverse=True)
+        kept = {one.key for one, _ in reads[:_MOST_RUNS]}
+        shown = {run.directory for run in runs}
+        with self._lock:
+            self._runs = {key: one for key, one in known.items() if key in kept}
+            self._journals = {directory: self._journals[directory] for directory in journals}
+            self._left_out = len(known) - len(kept)
+            self._fault = ""
+            self._problems = [
+                f"{problem.path}: {problem.reason}"
+                for problem in found.problems
+                if os.path.dirname(problem.path) not in shown and _is_ours(problem.path)
+            ][:_MOST_PROBLEMS]
+        return reads[:_MOST_RUNS]
+
+    def _known(self, key: str, name: str, directory: str, run_format: str) -> KnownRun:
+        one = self._runs.get(key)
+        if one is None or one.directory != directory:
+            one = KnownRun(key, name, directory, run_format)
+        one.fault = ""
+        return one
+
+
+def _is_ours(path: str) -> bool:
+    return format_of_name(os.path.basename(path)) == MINDSPORE
+
+
+def _read_all(one: KnownRun, run: Run | None, twins: list[Run]) -> Iterator[None]:
+    if one.journal is not None:
+        yield from one.journal.read()
+    if run is not None:
+        yield from one.facts.read(run, twins)
+
+
+def _owners(journal: str, runs: list[Run]) -> list[Run]:
+    """Returns the runs that a journal tells of: those at or below it, else those of the nearest directory above it."""
+    below = [run for run in runs if _is_below(run.directory, journal)]
+    if below:
+        return below
+    above = [run for run in runs if _is_below(journal, run.directory)]
+    nearest = max((len(run.directory) for run in above), default=0)
+    return [run for run in above if len(run.directory) == nearest]
+
+
+def _is_below(path: str, directory: str) -> bool:
+    path, directory = os.path.normpath(path), os.path.normpath(directory)
+    return path == directory or path.startswith(directory.rstrip(os.sep) + os.sep)
+
+
+def _modified(path: str) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0

@@ -1,0 +1,287 @@
+"""What is known of runs as plain data for the page: a row for each in the comparison, and all of one run.
+
+Layer: formats.dataset_pipeline, tensorboard_plugin.run_facts, tensorboard_plugin.journal_facts <
+**tensorboard_plugin.run_table**. Imports no tensorboard.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any, Final
+
+import msgspec
+
+from ms_summary_bridge.errors import InvalidValueError
+from ms_summary_bridge.formats._session import HParam, Session
+from ms_summary_bridge.formats.dataset_pipeline import read_pipeline
+from ms_summary_bridge.tensorboard_plugin.journal_facts import JournalFacts
+from ms_summary_bridge.tensorboard_plugin.run_facts import NonFinite, RunFacts
+
+__all__ = ["KnownRun", "compare_configs", "describe_row", "describe_run"]
+
+_STALLED_SECS: Final = 120.0
+_STALLED_INTERVALS: Final = 20.0
+_AFTER_END_SECS: Final = 5.0  # so much later than the last value the record of an end may be, or earlier
+_MOST_CHARTS: Final = 20
+_MOST_POINTS: Final = 200  # of one chart
+_LINEAGE_PARTS: Final = {"train_lineage": "training", "evaluation_lineage": "evaluation", "user_defined_info": "own"}
+
+
+class KnownRun(msgspec.Struct):
+    """One run, and what belongs to it."""
+
+    key: str
+    """Unique among all runs."""
+    name: str
+    directory: str
+    format: str
+    """`mindspore`, `tensorboard`, or `journal` where there is nothing else."""
+    facts: RunFacts = msgspec.field(default_factory=RunFacts)
+    journal: JournalFacts | None = None
+    files: list[str] = msgspec.field(default_factory=list)
+    bytes: int = 0
+    modified: float = 0.0
+    """When something was last written to it."""
+    problems: list[str] = msgspec.field(default_factory=list)
+    is_read: bool = False
+    """Whether all that is there has been read at least once."""
+    fault: str = ""
+    """What of ours went wrong with it."""
+
+
+# ------------------------------------------------------------------ comparison
+
+
+def describe_row(run: KnownRun, now: float) -> dict[str, Any]:
+    """Returns the run's line in the comparison.
+
+    Args:
+        run: The run.
+        now: Seconds since the epoch.
+    """
+    facts, journal = run.facts, run.journal
+    session = facts.session
+    state, why = _find_state(run, session, now)
+    times = [time for time in (facts.first_time, journal.first_time if journal else 0.0) if time]
+    first = min(times, default=0.0)
+    last = _last_time(run)
+    return {
+        "key": run.key,
+        "name": run.name,
+        "format": run.format,
+        "is_read": run.is_read,
+        "state": state,
+        "why": why,
+        "last_step": max(facts.last_step, journal.last_step if journal else 0),
+        "best_loss": _best_loss(run),
+        "throughput": _throughput(run),
+        "first_time": first,
+        "duration_secs": max(0.0, last - first) if first else 0.0,
+        "alerts": sum(journal.alert_counts.values()) if journal else 0,
+        "damaged": facts.damaged_count,
+        "nonfinite": sum(1 for one in facts.histograms.values() if one.affected),
+        "config": _config_of(run, session),
+    }
+
+
+def _last_time(run: KnownRun) -> float:
+    return max(run.facts.last_time, run.journal.last_time if run.journal else 0.0)
+
+
+def _find_state(run: KnownRun, session: Session, now: float) -> tuple[str, str]:
+    """Returns `running`, `ended`, `failed`, `stalled` or `unknown`, and what it is known by."""
+    last = _last_time(run)
+    journal = run.journal
+    end = journal.end if journal is not None else None  # a new session's header takes the end before it away
+    if end is not None and end["wall_time"] >= run.facts.last_time - _AFTER_END_SECS:
+        reason = str(end.get("reason") or "")
+        if reason:
+            return "failed", f"the training ended by {reason}"
+        return "ended", (journal.stop if journal is not None else "") or "the journal has its end"
+    is_newest = session.end_time >= run.facts.last_time - _AFTER_END_SECS
+    if session.status in ("success", "failure") and is_newest and (journal is None or end is not None):
+        has_failed = session.status == "failure"
+        return ("failed" if has_failed else "ended"), "its lineage says so" if has_failed else "its lineage was written"
+    newest = max(last, run.modified)
+    if not newest:
+        return "unknown", "it has no event yet"
+    interval = max(run.facts.interval_secs, journal.interval_secs if journal else 0.0)
+    age = max(0.0, now - newest)
+    if age > max(_STALLED_SECS, _STALLED_INTERVALS * interval):
+        return "stalled", f"no end is recorded, and nothing was written for {_age(age)}"
+    return "running", "it was written to a moment ago"
+
+
+def _age(secs: float) -> str:
+    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if secs >= 2 * size:
+            return f"{secs / size:.0f} {unit}"
+    return f"{secs:.0f} seconds"
+
+
+def _best_loss(run: KnownRun) -> dict[str, Any] | None:
+    if run.journal is not None and run.journal.best is not None:
+        loss, step = run.journal.best
+        return {"value": loss, "step": step, "tag": "loss"}
+    found = run.facts.best_loss
+    return None if found is None else {"value": found[1].best, "step": found[1].best_step, "tag": found[0]}
+
+
+def _throughput(run: KnownRun) -> dict[str, float]:
+    measured = run.journal.throughput if run.journal is not None else {}
+    steps = run.facts.steps_per_second
+    return measured if measured or steps is None else {"steps/s": steps}
+
+
+def _config_of(run: KnownRun, session: Session) -> dict[str, HParam]:
+    """Returns what the run was trained with: hyperparameters, and what the journal's header says of the program."""
+    config = dict(session.hparams)
+    header = run.journal.header if run.journal is not None else {}
+    for name, title in (("tags", "tag"), ("versions", "version")):
+        found = header.get(name)
+        if isinstance(found, dict):
+            config.update((f"{title}: {key}", str(value)) for key, value in found.items())
+    for name in ("commit", "device", "ranks"):
+        if header.get(name):
+            config[name] = str(header[name])
+    command = header.get("command")
+    if isinstance(command, list):
+        config["command"] = " ".join(map(str, command))
+    return config
+
+
+def compare_configs(configs: list[dict[str, HParam]]) -> dict[str, Any]:
+    """Returns the names by which runs differ, each with its most usual value, and how many names are equal in all.
+
+    A name that a run does not have is a difference from the runs with which it has others in common: one without
+    lineage is not another by all of lineage.
+    """
+    holders: dict[str, list[dict[str, HParam]]] = {}
+    for config in configs:
+        for name in config:
+            holders.setdefault(name, []).append(config)
+    different = {}
+    for name, having in sorted(holders.items()):
+        related = {other for config in having for other in config}
+        peers = [config.get(name) for config in configs if not related.isdisjoint(config)]
+        counts = Counter(map(repr, peers))
+        if len(counts) > 1:
+            usual = counts.most_common(1)[0][0]
+            different[name] = next(value for value in peers if repr(value) == usual)
+    return {"different": different, "equal": len(holders) - len(different)}
+
+
+# ------------------------------------------------------------------ one run
+
+
+def describe_run(run: KnownRun, now: float) -> dict[str, Any]:
+    """Returns all that the page shows of one run.
+
+    Args:
+        run: The run.
+        now: Seconds since the epoch.
+    """
+    facts, journal = run.facts, run.journal
+    session = facts.session
+    milestones = sorted([*facts.milestones, *(journal.milestones if journal else ())], key=lambda item: item[:2])
+    return {
+        "row": describe_row(run, now),
+        "directory": run.directory,
+        "files": len(run.files),
+        "bytes": run.bytes,
+        "events": facts.events,
+        "lineage": _describe_lineage(facts, session),
+        "pipeline": _describe_pipeline(facts),
+        "nonfinite": _describe_nonfinite(facts.histograms),
+        "milestones": [{"step": m[0], "wall_time": m[1], "tag": m[2], "text": m[3]} for m in milestones],
+        "reading": _describe_reading(run, session),
+        "journal": None if journal is None else _describe_journal(journal),
+        "fault": run.fault,
+    }
+
+
+def _describe_lineage(facts: RunFacts, session: Session) -> dict[str, Any]:
+    return {
+        "parts": [name for kind, name in _LINEAGE_PARTS.items() if kind in facts.lineage],
+        "hparams": sorted((name, _plain(value)) for name, value in session.hparams.items()),
+        "metrics": sorted((name, _plain(value)) for name, value in session.metrics.items()),
+        "status": session.status,
+        "start_time": session.start_time,
+        "end_time": session.end_time,
+    }
+
+
+def _plain(value: HParam) -> HParam:
+    """Strict JSON has no NaN and no infinities."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _describe_pipeline(facts: RunFacts) -> dict[str, Any]:
+    if facts.dataset_graph is None:
+        return {"stages": [], "error": ""}
+    try:
+        return {"stages": msgspec.to_builtins(read_pipeline(facts.dataset_graph)), "error": ""}
+    except InvalidValueError as error:
+        return {"stages": [], "error": str(error)}
+
+
+def _describe_nonfinite(histograms: dict[str, NonFinite]) -> dict[str, Any]:
+    affected = sorted(
+        (one for one in histograms.items() if one[1].affected), key=lambda one: (one[1].first_step, one[0])
+    )
+    charts = [
+        {
+            "tag": tag,
+            "histograms": one.histograms,
+            "affected": one.affected,
+            "nan": one.nan,
+            "pos_inf": one.pos_inf,
+            "neg_inf": one.neg_inf,
+            "first_step": one.first_step,
+            "last_step": one.last_step,
+            "points": _thin(one.points),
+        }
+        for tag, one in affected[:_MOST_CHARTS]
+    ]
+    return {"tags": len(histograms), "affected": len(affected), "charts": charts}
+
+
+def _thin(points: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Returns at most so many points, each the worst of those it stands for."""
+    size = math.ceil(len(points) / _MOST_POINTS)
+    if size <= 1:
+        return points
+    groups = [points[start : start + size] for start in range(0, len(points), size)]
+    return [(group[0][0], max(one[1] for one in group), max(one[2] for one in group)) for group in groups]
+
+
+def _describe_reading(run: KnownRun, session: Session) -> dict[str, Any]:
+    facts, journal = run.facts, run.journal
+    lost = [f"{kind}: {count} not understood: {reason}" for (kind, reason), count in sorted(facts.unread.items())]
+    lost += [f"lineage: {text}" for text in session.left_out]
+    problems = [*run.problems, *filter(None, [facts.error, journal.error if journal else ""])]
+    if journal is not None:
+        if journal.unread_lines:
+            lost.append(f"journal: {journal.unread_lines} lines that are no JSON")
+        dropped = (journal.end or {}).get("dropped")
+        if dropped:
+            lost.append(f"monitor: {dropped} items left out because they came too fast")
+    return {
+        "damaged": [msgspec.to_builtins(facts.damaged[key]) for key in sorted(facts.damaged)],
+        "damaged_count": facts.damaged_count,
+        "incomplete": [{"file": path, "offset": offset} for path, offset in sorted(facts.incomplete.items())],
+        "lost": lost,
+        "problems": problems,
+    }
+
+
+def _describe_journal(journal: JournalFacts) -> dict[str, Any]:
+    return {
+        "directory": journal.directory,
+        "alerts": list(reversed(journal.alerts)),
+        "alert_counts": dict(journal.alert_counts),
+        "warning_counts": dict(journal.warning_counts.most_common(50)),
+        "end": "" if journal.end is None else str(journal.end.get("text", "")),
+        "stop": journal.stop,
+    }
