@@ -16,7 +16,7 @@ from ms_summary_bridge.monitor.rules import Point, Rule, say_number
 
 __all__ = ["GradientExplosion", "RunningSpread", "Spike"]
 
-_REFRESH: Final = 16  # values; the median of a few hundred does not move in fewer, and costs more than all the rest
+_REFRESH: Final = 32  # values; the median of a few hundred does not move in fewer, and costs more than all the rest
 _RECENT: Final = 5  # of so many values in a row
 _NEEDED: Final = 2  # so many must be far off: a single bad batch is no alarm
 _AT_ONCE: Final = 5.0  # times the bound: beyond this one value is enough
