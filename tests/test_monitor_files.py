@@ -47,7 +47,7 @@ def test_what_is_stored_with_a_run(tmp_path: Path) -> None:
     assert header["config"]["metrics"] == ["loss"]
     assert header["versions"]["ms_summary_bridge"]
     assert header["commit"] == find_commit(str(ROOT))
-    assert "pytest" in " ".join(header["command"])
+    assert header["command"] == sys.orig_argv, "under xdist too, whose workers do not name pytest"
 
 
 def test_the_same_run_id_goes_on_in_the_same_journal(tmp_path: Path) -> None:
@@ -322,6 +322,28 @@ def test_rank_0_keeps_a_journal_of_all_ranks(tmp_path: Path) -> None:
     last = samples[-1]
     assert (last["min"]["loss"], last["values"]["loss"], last["max"]["loss"]) == (2.0, 3.0, 4.0)
     assert sorted(line["rank"] for line in lines if line["kind"] == "end") == [0, 1, 2]
+
+
+def test_in_a_pipeline_the_loss_is_that_of_the_last_stage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    engines = [
+        Engine(tmp_path, Place(rank=rank, ranks=4, host="host"), interval=0, metrics=["loss", "step"], auto_print=True)
+        for rank in range(4)
+    ]
+    for engine in engines:
+        engine.begin(pipeline_stages=2)
+    for engine in reversed(engines):
+        engine.step(1, outputs=1000.0 if engine.place.rank < 2 else float(engine.place.rank))
+        engine.recorder.finish_step()
+        engine.recorder.flush()
+    for engine in reversed(engines):
+        engine.end()
+    (sample,) = [line for line in strict_lines(engines[0].directory) if line["kind"] == "sample"]
+    assert (sample["min"]["loss"], sample["values"]["loss"], sample["max"]["loss"]) == (2.0, 2.5, 3.0)
+    assert (sample["ranks"], sample["values"]["step"]) == ([0, 1, 2, 3], 1)
+    said = [record.getMessage() for record in caplog.records]
+    assert [line for line in said if line.startswith("in this pipeline")] == [
+        "in this pipeline only ranks 2 to 3, its last stage, have the training's loss; that of rank 0 is another number"
+    ]
 
 
 def test_all_ranks_of_a_launch_find_one_run_and_its_second_training_another(tmp_path: Path) -> None:

@@ -206,6 +206,10 @@ def test_data_sink_mode(scenarios: Scenarios) -> None:
     assert sum("data sink mode" in line for line in scenarios.log("sink")) == 1
 
 
+def test_a_pipeline_is_seen(scenarios: Scenarios) -> None:
+    assert scenarios.returned("pipeline") == [2, 1]
+
+
 def test_a_loss_that_is_no_number_is_said_at_its_step(scenarios: Scenarios) -> None:
     answer = scenarios.returned("nan_loss")
     assert answer["is_null"]

@@ -85,8 +85,8 @@ def make_sinks(
         sinks.append(ConsoleSink(training, config.callback.log_level, prints_samples=training.rank == 0))
     sinks.append(JournalSink(directory, training.rank, record, warn, max_bytes=size, csv=config.csv))
     if training.rank == 0:
-        ranks = training.ranks
-        sinks.append(RunJournal(run_directory, ranks, record, warn, max_bytes=size, clock=clock, wall_clock=wall_clock))
+        ranks, loss_ranks, clocks = training.ranks, training.loss_ranks, {"clock": clock, "wall_clock": wall_clock}
+        sinks.append(RunJournal(run_directory, ranks, loss_ranks, record, warn, max_bytes=size, **clocks))
     if "local" in config.backends:
         sinks.append(TextLogSink(os.path.join(directory, TEXT_LOG), training, warn))
     if {"tensorboard", "mindinsight"} & set(config.backends):

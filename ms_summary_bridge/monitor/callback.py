@@ -35,6 +35,9 @@ __all__ = ["MindSporeTransformersMonitor"]
 class MindSporeTransformersMonitor(Callback):
     """Records a training: values at intervals, console lines, a journal, and warnings.
 
+    In a pipeline only the ranks of the last stage have the training's loss, so the console of rank 0, which is in the
+    first, shows another number. The run's own metrics.jsonl takes the loss of those that have it.
+
     Args:
         config: A `monitor_config` section as a dict, the path of a file that holds one, or a checked configuration.
         options: The keys of the section one by one, in the place of `config`; both together are an error.
@@ -232,6 +235,7 @@ class MindSporeTransformersMonitor(Callback):
         others = [callback for callback in parameters.callbacks if callback is not self]
         facts = read_facts(parameters, self._config, self.training_options(parameters))
         facts.parameters = lambda: self._trainable(parameters)
+        facts.pipeline_stages = int(mindspore.get_auto_parallel_context("pipeline_stages"))
         link, directory = _link_of_bridge(others)
         if is_watched:
             self._watchdog.begin(find_place(), facts.initial_step)

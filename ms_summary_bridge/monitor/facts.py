@@ -30,6 +30,7 @@ class TrainingFacts(msgspec.Struct, kw_only=True):
         initial_step: Step from which a resumed training counts.
         steps_before: Steps of earlier sessions in what `epochs` counts; None until that is known.
         loss_divisor: How many micro batches the loss is a sum over.
+        pipeline_stages: How many stages the network is cut into; the ranks of the last one have the loss.
         flops_per_token: Floating point operations of one token.
         model_flops: Floating point operations of one step over all cards.
         peak_flops: Floating point operations per second that one card can do.
@@ -49,10 +50,21 @@ class TrainingFacts(msgspec.Struct, kw_only=True):
     initial_step: int = 0
     steps_before: int | None = None
     loss_divisor: int = 1
+    pipeline_stages: int = 1
     flops_per_token: float | None = None
     model_flops: float | None = None
     peak_flops: float | None = None
     parameters: Callable[[], list[Any]] | None = None
+
+    @property
+    def loss_ranks(self) -> range:
+        """The ranks that have the training's loss: all, or in a pipeline those of the last stage.
+
+        Stages are blocks of ranks in their order; the others return some number (MindSpore 2.10, MindFormers 1.9).
+        """
+        if self.pipeline_stages <= 1 or self.ranks < self.pipeline_stages:
+            return range(self.ranks)
+        return range(self.ranks - self.ranks // self.pipeline_stages, self.ranks)
 
 
 class StepFacts(msgspec.Struct, kw_only=True):

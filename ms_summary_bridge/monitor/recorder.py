@@ -152,6 +152,10 @@ class Recorder:
         where = f"{self.training.device} of {place.host}"
         text = f"global rank {place.rank} of {place.ranks} (from {place.source}), {where}"
         self.note("start", text, level=logging.INFO)
+        valid = self.training.loss_ranks
+        if place.rank == 0 and place.rank not in valid and "loss" in names:
+            text = f"in this pipeline only ranks {valid[0]} to {valid[-1]}, its last stage, have the training's loss; "
+            self.note("start", text + "that of rank 0 is another number", level=logging.INFO)
 
     def _make_sinks(self) -> list[Sink]:
         """Is called by the writing thread, because it may have to wait for rank 0."""

@@ -36,6 +36,7 @@ class RunJournal:
     Args:
         run_directory: The run's.
         ranks: How many processes train.
+        loss_ranks: Those of them that have the training's loss.
         header: What the header says.
         warn: Called with (kind, message).
         max_bytes: Size at which the journal goes on in a new file.
@@ -47,6 +48,7 @@ class RunJournal:
         self,
         run_directory: str,
         ranks: int,
+        loss_ranks: range,
         header: dict[str, Any],
         warn: Callable[[str, str], None],
         *,
@@ -56,6 +58,7 @@ class RunJournal:
     ) -> None:
         self._journal = Journal(run_directory, 0, header, warn, max_bytes=max_bytes)
         self._others = [_Follower(rank_directory(run_directory, rank), rank) for rank in range(1, ranks)]
+        self._loss_ranks = loss_ranks
         self._clock = clock
         self._wall_clock = wall_clock
         self._looked = float("-inf")
@@ -112,23 +115,26 @@ class RunJournal:
         lines = {0: own, **{other.rank: other.sample for other in self._others if other.sample is not None}}
         for follower in self._others:
             follower.is_fresh = False
-        self._journal.write({**own, **_merge(lines)} if len(lines) > 1 else {**own, "ranks": [0]})
+        self._journal.write({**own, **_merge(lines, self._loss_ranks)} if len(lines) > 1 else {**own, "ranks": [0]})
 
 
-def _merge(lines: dict[int, dict[str, Any]]) -> dict[str, Any]:
-    """Returns what the line of several ranks has in the place of rank 0's own."""
+def _merge(lines: dict[int, dict[str, Any]], loss_ranks: range) -> dict[str, Any]:
+    """Returns what the line of several ranks has in the place of rank 0's own. A loss is of those that have it."""
     merged: dict[str, dict[str, float]] = {"values": {}, "min": {}, "mean": {}, "max": {}}
     nonfinite: dict[str, str] = {}
     names = dict.fromkeys(name for line in lines.values() for name in line["values"])
     for name in names:
-        numbers = [line["values"][name] for line in lines.values() if line["values"].get(name) is not None]
+        asked = [line for rank, line in lines.items() if name != "loss" or rank in loss_ranks]
+        if not any(name in line["values"] for line in asked):
+            continue
+        numbers = [line["values"][name] for line in asked if line["values"].get(name) is not None]
         if numbers:
             mean = statistics.fmean(numbers)
             merged["values"][name] = merged["mean"][name] = mean
             merged["min"][name], merged["max"][name] = min(numbers), max(numbers)
         else:
             merged["values"][name] = float("nan")
-        for line in lines.values():
+        for line in asked:
             if name in line.get("nonfinite", {}):
                 nonfinite[name] = line["nonfinite"][name]
     result: dict[str, Any] = {kind: strict_numbers(numbers)[0] for kind, numbers in merged.items()}

@@ -200,6 +200,22 @@ def sink(directory: Path) -> Any:
 
 
 @scenario
+def pipeline(directory: Path) -> Any:
+    """A network that is cut into two stages, as far as a callback sees that."""
+    monitor = MindSporeTransformersMonitor(section(directory))
+    found = []
+    for stages in (2, 1):
+        mindspore.set_auto_parallel_context(pipeline_stages=stages)
+        try:
+            monitor.on_train_begin(fake_context(batch_num=1, epoch_num=1))
+        finally:
+            mindspore.reset_auto_parallel_context()
+        found.append(monitor._recorder.training.pipeline_stages)
+        monitor.close()
+    return found
+
+
+@scenario
 def beside_a_bridge(directory: Path) -> Any:
     """A SummaryBridge of the user's own is in the list, behind the monitor."""
     monitor = MindSporeTransformersMonitor(section(directory, backend=["tensorboard"], tags={"dataset": "v3"}))
