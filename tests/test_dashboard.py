@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 import urllib.error
 import urllib.parse
@@ -16,7 +17,7 @@ from PIL import Image as Pillow
 
 from ms_summary_bridge.callback.live_run import LiveRun
 from ms_summary_bridge.convert import convert_logdir
-from ms_summary_bridge.errors import InvalidValueError
+from ms_summary_bridge.errors import BridgeError, InvalidValueError
 from ms_summary_bridge.formats.dataset_pipeline import Stage, read_pipeline
 from ms_summary_bridge.formats.lineage import failed_training
 from ms_summary_bridge.formats.protos import ms_pb
@@ -402,6 +403,26 @@ def test_a_look_that_fails_is_said_and_tried_again(tmp_path: Path, monkeypatch: 
     assert (answer["fault"], len(answer["rows"])) == ("", 1)
 
 
+def test_nobody_waits_for_a_file_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_summary(tmp_path / "run", losses({1: 1.0}))
+    answers = threading.Event()
+    monkeypatch.setattr(run_collector, "_PATIENCE_SECS", 0.01)
+    collector = RunCollector(str(tmp_path), pytest.fail)
+    monkeypatch.setattr(RunFacts, "read", lambda *_: (answers.wait(60) for _ in range(1)))
+    assert collector.has_runs(60)
+
+    def ask_until_it_fails() -> None:
+        while True:  # until the thread has come to the file
+            collector.describe_all()
+
+    with pytest.raises(BridgeError, match=r"a file has not answered for 0\.01 seconds"):
+        ask_until_it_fails()
+    assert collector.has_runs()
+    answers.set()
+    assert collector.wait(60)
+    assert len(collector.describe_all()["rows"]) == 1
+
+
 # ---------------------------------------------------------------- in TensorBoard
 
 
@@ -518,6 +539,11 @@ def test_the_page_shows_all_of_it_in_light_and_dark(
     assert browser.evaluate(drawn % ".pipeline .branches") == 1
     assert browser.evaluate(drawn % ".chart svg g.nan") == 9
     assert min(photograph(browser, "dashboard-light")) > 200
+
+    slow = next((tmp_path / "logs" / "lenet" / "slow").glob("*_MS"))
+    with slow.open("ab") as file:
+        file.write(summary_bytes(losses({4321: 0.05}))[len(summary_bytes([])) :])
+    browser.wait(f"{INSIDE}.querySelector('table.runs').innerText.includes('0.05 at 4321')")  # without a reload
 
     open_page(browser, client, dark=True)
     assert browser.evaluate(f"{INSIDE}.documentElement.dataset.theme") == "dark"

@@ -17,6 +17,7 @@ from tensorboard.backend import http_util
 from tensorboard.plugins import base_plugin
 from werkzeug import wrappers
 
+from ms_summary_bridge.errors import BridgeError
 from ms_summary_bridge.report import encode_json
 from ms_summary_bridge.tensorboard_plugin.run_collector import RunCollector
 
@@ -53,8 +54,12 @@ class MindSporePlugin(base_plugin.TBPlugin):
         return base_plugin.FrontendMetadata(es_module_path="/index.js", tab_name="MindSpore", disable_reload=True)
 
     def _serve_module(self, request: wrappers.Request) -> wrappers.Response:
-        with open(_MODULE, encoding="utf-8") as file:
-            return _respond(request, file.read(), "text/javascript")
+        try:
+            with open(_MODULE, encoding="utf-8") as file:
+                return _respond(request, file.read(), "text/javascript")
+        except OSError as error:
+            self._warn(f"there is no MindSpore page: {error}")
+            return _respond(request, str(error), "text/plain", code=500)
 
     def _serve_runs(self, request: wrappers.Request) -> wrappers.Response:
         return self._answer(request, self._collector.describe_all)
@@ -70,7 +75,7 @@ class MindSporePlugin(base_plugin.TBPlugin):
                 return _respond(request, encode_json({"error": "there is no such run (any more)"}), code=404)
             return _respond(request, encode_json(answer))
         except Exception as error:  # a fault of ours is a text on the page
-            text = f"{type(error).__name__}: {error}"
+            text = str(error) if isinstance(error, BridgeError) else f"{type(error).__name__}: {error}"
             self._warn(f"the MindSpore page has no answer: {text}")
             return _respond(request, encode_json({"error": text}), code=500)
 

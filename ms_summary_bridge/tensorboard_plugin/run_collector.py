@@ -8,6 +8,7 @@ batches, since it shares the interpreter with all of the viewer. A question is a
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -26,6 +27,7 @@ _SHORTEST_PAUSE: Final = 2.0
 _IDLE_SHARE: Final = 20
 """Looking for files may take one part in so many of the time."""
 _WORK_SECS: Final = 0.05
+_PATIENCE_SECS: Final = 10.0
 _MOST_RUNS: Final = 500
 _MOST_PROBLEMS: Final = 100
 _JOURNAL: Final = "journal"
@@ -46,13 +48,14 @@ class RunCollector:
         self._source = source
         self._warn = warn
         self._clock = clock
-        self._lock = threading.Lock()  # of all below
+        self._lock = threading.Lock()  # of what is known
         self._runs: dict[str, KnownRun] = {}
         self._journals: dict[str, JournalFacts] = {}
         self._problems: list[str] = []
         self._left_out = 0
         self._fault = ""
-        self._thread: threading.Thread | None = None
+        self._look_lock = threading.Lock()  # of the two below
+        self._is_looking = False
         self._next_look = float("-inf")
         self._found = threading.Event()
         """Set once it is known what is there."""
@@ -65,20 +68,23 @@ class RunCollector:
         """Whether there is anything to show; waits so long for the first look."""
         self.look()
         self._found.wait(wait_secs)
-        with self._lock:
-            return bool(self._runs)
+        return bool(self._runs)  # without the lock: TensorBoard asks this for every page, and must not wait for a disk
 
     def describe_all(self) -> dict[str, Any]:
-        """Returns the comparison: a row for each run, and by which of its values the runs differ."""
+        """Returns the comparison: a row for each run, and by which of its values the runs differ.
+
+        Raises:
+            BridgeError: What is known cannot be looked at, since a file that is being read does not answer.
+        """
         self.look()
         self._found.wait(1.0)
         now = time.time()
-        with self._lock:
+        with self._known_runs():
             rows = [describe_row(run, now) for run in self._runs.values()]
             return {
                 "rows": rows,
                 "config": compare_configs([row["config"] for row in rows]),
-                "is_reading": self._thread is not None and not all(run.is_read for run in self._runs.values()),
+                "is_reading": self._is_looking and not all(run.is_read for run in self._runs.values()),
                 "is_known": self._found.is_set(),
                 "left_out": self._left_out,
                 "problems": list(self._problems),
@@ -87,9 +93,13 @@ class RunCollector:
             }
 
     def describe_one(self, key: str) -> dict[str, Any] | None:
-        """Returns all about one run; None where there is no such run."""
+        """Returns all about one run; None where there is no such run.
+
+        Raises:
+            BridgeError: As `describe_all`.
+        """
         self.look()
-        with self._lock:
+        with self._known_runs():
             run = self._runs.get(key)
             return None if run is None else describe_run(run, time.time())
 
@@ -99,12 +109,22 @@ class RunCollector:
 
     def look(self) -> None:
         """Begins to look for what is new, unless that is under way or was done a moment ago."""
-        with self._lock:
-            if self._thread is not None or self._clock() < self._next_look:
+        with self._look_lock:
+            if self._is_looking or self._clock() < self._next_look:
                 return
+            self._is_looking = True
             self._read.clear()
-            self._thread = threading.Thread(target=self._look_once, name="mindspore-dashboard", daemon=True)
-            self._thread.start()
+            threading.Thread(target=self._look_once, name="mindspore-dashboard", daemon=True).start()
+
+    @contextlib.contextmanager
+    def _known_runs(self) -> Iterator[None]:
+        """Holds what is known as it is; the thread that reads lets go of it between batches."""
+        if not self._lock.acquire(timeout=_PATIENCE_SECS):
+            raise BridgeError(f"{self._source}: a file has not answered for {_PATIENCE_SECS:g} seconds")
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     # ------------------------------------------------------------------ one look
 
@@ -120,8 +140,8 @@ class RunCollector:
         except Exception as error:  # whatever it is, the page says it and the viewer goes on
             self._fail(error)
         finally:
-            with self._lock:
-                self._thread = None
+            with self._look_lock:
+                self._is_looking = False
                 self._next_look = self._clock() + pause
             self._found.set()
             self._read.set()

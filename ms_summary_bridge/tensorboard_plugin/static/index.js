@@ -530,7 +530,7 @@ class Page {
 
   async runForever() {
     for (;;) {
-      if (!document.hidden) {
+      if (!document.hidden && window.innerHeight > 0) { // a frame behind another page of TensorBoard has no height
         try {
           await this.load();
         } catch (error) {
