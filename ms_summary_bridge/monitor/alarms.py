@@ -27,7 +27,7 @@ from ms_summary_bridge.monitor.rules import Point, Rule, make_rule
 from ms_summary_bridge.monitor.sample import Note, Sample
 from ms_summary_bridge.monitor.stop import StopAgreement
 
-__all__ = ["Alarms", "AlertNote", "memory_limits"]
+__all__ = ["Alarms", "AlertNote", "describe_checkpoint", "memory_limits"]
 
 _OF_STEPS: Final = ("loss", "grad_norm", "loss_scale", "overflow", "step_time", "data_time")
 """What is known of every step, whether it is measured or not."""

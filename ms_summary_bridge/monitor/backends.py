@@ -29,7 +29,17 @@ from ms_summary_bridge.monitor.run_record import rank_directory
 from ms_summary_bridge.monitor.sample import Note, Sample
 from ms_summary_bridge.monitor.writer import Sink
 
-__all__ = ["TAG_PREFIX", "TEXT_LOG", "make_sinks", "require_backends", "summary_directory"]
+__all__ = [
+    "JournalSink",
+    "SummarySink",
+    "TAG_PREFIX",
+    "TEXT_LOG",
+    "WandbSink",
+    "Warn",
+    "make_sinks",
+    "require_backends",
+    "summary_directory",
+]
 
 TAG_PREFIX: Final = "monitor/"
 """Before each metric's name in both viewers: a bridge beside the monitor records some under their bare names."""

@@ -18,7 +18,7 @@ import msgspec
 
 from ms_summary_bridge.monitor.breakdown import KINDS
 
-__all__ = ["END", "PHASES", "Beat", "Heartbeat", "HeartbeatReader"]
+__all__ = ["Beat", "END", "Heartbeat", "HeartbeatReader", "PHASES", "START"]
 
 START: Final = "start"
 END: Final = "end"

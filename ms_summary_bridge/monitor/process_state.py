@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["ProcessState", "catches", "find_descendants", "find_threads", "is_same_program", "read_state"]
+__all__ = ["ProcessState", "catches", "find_descendants", "find_threads", "is_free", "is_same_program", "read_state"]
 
 _STATES: Final = {
     "R": "running",

@@ -24,7 +24,7 @@ from ms_summary_bridge.monitor.alert_config import hide_secrets
 from ms_summary_bridge.monitor.config import MonitorConfig
 from ms_summary_bridge.monitor.distributed import Place
 
-__all__ = ["choose_run_directory", "describe_run", "rank_directory"]
+__all__ = ["choose_run_directory", "describe_run", "find_commit", "rank_directory"]
 
 _WAIT_SECS: Final = 30.0
 _START_SPREAD_SECS: Final = 120.0  # how far apart the processes of one training may start

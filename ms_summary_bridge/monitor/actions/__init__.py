@@ -14,7 +14,7 @@ from ms_summary_bridge.monitor.actions.message import OUTSIDE, ActionError, Orig
 from ms_summary_bridge.monitor.alert import Alert
 from ms_summary_bridge.monitor.alert_config import ActionConfig
 
-__all__ = ["OUTSIDE", "ActionError", "Origin", "deliver", "message_text"]
+__all__ = ["ActionError", "OUTSIDE", "Origin", "deliver", "message_text"]
 
 
 def deliver(action: ActionConfig, alert: Alert, origin: Origin, *, hurry: threading.Event | None = None) -> None:

@@ -19,7 +19,7 @@ from ms_summary_bridge.monitor.actions.message import Origin, message_text
 from ms_summary_bridge.monitor.alert import Alert
 from ms_summary_bridge.monitor.alert_config import Dialect
 
-__all__ = ["Request", "build_request", "judge"]
+__all__ = ["Request", "Verdict", "build_request", "judge"]
 
 _LONGEST: Final = 1900
 """Bytes of a text. WeCom takes 2,048 of UTF-8; the others take more."""
