@@ -30,10 +30,10 @@ from ms_summary_bridge.monitor.sample import Note, Sample
 from ms_summary_bridge.monitor.writer import Sink
 
 __all__ = [
-    "JournalSink",
-    "SummarySink",
     "TAG_PREFIX",
     "TEXT_LOG",
+    "JournalSink",
+    "SummarySink",
     "WandbSink",
     "Warn",
     "make_sinks",

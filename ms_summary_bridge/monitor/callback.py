@@ -170,13 +170,14 @@ class MindSporeTransformersMonitor(Callback):
         last = self._last_step
         step = self._last_step = (last or 0) + 1 if step is None else int(step)
         steps = self._first_call(parameters) if last is None else max(1, step - last)
+        epoch = parameters.number("cur_epoch_num", -1)  # a plain int, whatever a loop of one's own hands over
         recorder.end_step(
             step + recorder.training.initial_step,
             steps=steps,
-            epoch=parameters.get("cur_epoch_num"),
+            epoch=epoch if epoch >= 0 else None,
             outputs=parameters.get("net_outputs"),
         )
-        self._watchdog.end_step(step + recorder.training.initial_step, parameters.get("cur_epoch_num"))
+        self._watchdog.end_step(step + recorder.training.initial_step, epoch if epoch >= 0 else None)
         self._obey(run_context)
 
     def _first_call(self, parameters: TrainingParameters) -> int:

@@ -18,7 +18,7 @@ import msgspec
 
 from ms_summary_bridge.monitor.breakdown import KINDS
 
-__all__ = ["Beat", "END", "Heartbeat", "HeartbeatReader", "PHASES", "START"]
+__all__ = ["END", "PHASES", "START", "Beat", "Heartbeat", "HeartbeatReader"]
 
 START: Final = "start"
 END: Final = "end"

@@ -180,4 +180,6 @@ class LineFile:
         if not self.flush():
             self.dropped += len(self._waiting)
             self._waiting, self._waiting_bytes = [], 0
+        if self.dropped:
+            self._warn("missing", f"{self.path} lacks {self.dropped} lines that could not be written")
         self._close()

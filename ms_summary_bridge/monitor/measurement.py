@@ -105,11 +105,12 @@ class Measurement:
                 continue
             try:
                 value = slot.metric.observe(facts)
+                number = None if value is None else float(value)  # a class of the user's own returns what it likes
             except Exception as error:
                 self._drop(slot, error)
                 continue
-            if value is not None:
-                self._add(slot, value, facts)
+            if number is not None:
+                self._add(slot, number, facts)
         for name, value in given.items():
             if name not in OWN_NAMES:
                 self._add(self._slot_given(name), value, facts)

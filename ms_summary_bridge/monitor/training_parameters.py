@@ -8,6 +8,7 @@ Source: the keys were measured on MindSpore 2.7 to 2.10. A missing one is a KeyE
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -78,7 +79,7 @@ def read_facts(parameters: TrainingParameters, config: MonitorConfig, options: M
     initial_step = int(known("initial_step") or 0)
     return TrainingFacts(
         epochs=options.get("epochs") or parameters.number("epoch_num") or None,
-        steps_per_epoch=options.get("steps_per_epoch") or parameters.number("batch_num") or None,
+        steps_per_epoch=options.get("steps_per_epoch") or _steps_per_epoch(parameters),
         samples_per_step=known("global_batch_size"),
         seq_length=known("seq_length") or seq_length_of_model(parameters),
         initial_step=initial_step,
@@ -107,6 +108,18 @@ def complete_facts(facts: TrainingFacts, parameters: TrainingParameters, config:
         shape: Any = getattr(first, "shape", ())
         if len(shape) == 2 and "int" in str(getattr(first, "dtype", "")).lower():  # token ids: [batch, sequence]
             facts.seq_length = int(shape[1])
+
+
+def _steps_per_epoch(parameters: TrainingParameters) -> int | None:
+    """Returns the steps of one epoch, or of one sink, which is MindSpore's epoch where it sinks data.
+
+    `batch_num` is the size of a sink that was asked for even where there is none, as on a CPU (measured on 2.10).
+    """
+    steps = parameters.number("batch_num") or None
+    if parameters.get("dataset_sink_mode") is False:
+        with contextlib.suppress(Exception):  # no data set, or one of the user's own
+            steps = int(parameters.get("train_dataset").get_dataset_size()) or steps
+    return steps
 
 
 def _count_earlier_epochs(facts: TrainingFacts, parameters: TrainingParameters) -> None:

@@ -1,40 +1,8 @@
-"""What is done when an alarm is raised: outside of the training a command and a webhook, inside of it the rest.
-
-Layer: monitor.actions.command, monitor.actions.webhook < **monitor.actions** < monitor.actions.runner.
-
-`deliver` waits for the outside; in a training `actions.runner` calls it on a thread of its own. The watchdog calls it
-directly, since the training it speaks of may do nothing any more.
-"""
+"""What is done when an alarm is raised: outside of the training a command and a webhook, inside of it the rest."""
 
 from __future__ import annotations
 
-import threading
-
+from ms_summary_bridge.monitor.actions.delivery import deliver
 from ms_summary_bridge.monitor.actions.message import OUTSIDE, ActionError, Origin, message_text
-from ms_summary_bridge.monitor.alert import Alert
-from ms_summary_bridge.monitor.alert_config import ActionConfig
 
-__all__ = ["ActionError", "OUTSIDE", "Origin", "deliver", "message_text"]
-
-
-def deliver(action: ActionConfig, alert: Alert, origin: Origin, *, hurry: threading.Event | None = None) -> None:
-    """Tells the outside of an alarm, and waits until it knows. Does nothing for a kind that is not in `OUTSIDE`.
-
-    Args:
-        action: What to do.
-        alert: The alarm.
-        origin: Where it comes from.
-        hurry: When this is set, nothing is tried again.
-
-    Raises:
-        ActionError: It could not be done.
-    """
-    # Loaded here: a training without alarms needs neither, and the modules of HTTP take their time.
-    if action.command is not None:
-        from ms_summary_bridge.monitor.actions.command import run_command
-
-        run_command(action.command, alert, origin)
-    elif action.webhook is not None:
-        from ms_summary_bridge.monitor.actions.webhook import send
-
-        send(action.webhook, alert, origin, hurry=hurry)
+__all__ = ["OUTSIDE", "ActionError", "Origin", "deliver", "message_text"]
