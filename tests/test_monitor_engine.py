@@ -222,20 +222,27 @@ def test_metrics_of_the_users_own(tmp_path: Path, caplog: pytest.LogCaptureFixtu
         def observe(self, facts: StepFacts) -> float | None:
             raise RuntimeError("it is broken")
 
+    @register_metric("wordy")
+    class Wordy(Metric):
+        def observe(self, facts: StepFacts) -> Any:
+            return "much"
+
     with pytest.raises(UsageError, match="exists already"):
         register_metric("loss")(TwiceTheLoss)
     with pytest.raises(UsageError, match="no class derived from Metric"):
         register_metric("number")(int)  # type: ignore[type-var]
-    engine = Engine(tmp_path, interval=0, metrics=["loss", "twice_the_loss", "where", "broken"]).begin()
+    engine = Engine(tmp_path, interval=0, metrics=["loss", "twice_the_loss", "where", "broken", "wordy"]).begin()
     for step in (1, 2, 3):
         engine.step(step)
     engine.end()
     assert values_of(engine.samples(), "twice_the_loss") == {1: 1.0, 2: 1.0, 3: 1.0}
     assert values_of(engine.samples(), "where") == {1: 1.0, 2: 1.0, 3: 1.0}
     assert set(names) == {"ms_summary_bridge monitor"}
-    said = [record.getMessage() for record in caplog.records if "broken" in record.getMessage()]
-    assert len(said) == 1
-    assert "left out" in said[0]
+    said = [record.getMessage() for record in caplog.records if record.levelno > logging.INFO]
+    assert [line.split(" cannot be measured and is left out: ")[0] for line in said] == [
+        "test: broken",
+        "test: wordy",
+    ]
 
 
 # ------------------------------------------------------------------ B24: throughput

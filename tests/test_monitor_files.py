@@ -173,6 +173,7 @@ def test_a_full_disk_costs_one_warning_of_each_kind(tmp_path: Path) -> None:
     assert set(said) == {
         "write: /dev/full cannot be written: No space left on device; it is tried again",
         "full: /dev/full: more waits to be written than can be kept: lines are left out",
+        "missing: /dev/full lacks 200000 lines that could not be written",
     }
 
 

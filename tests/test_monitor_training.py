@@ -152,6 +152,7 @@ def test_a_dict_and_a_context_made_by_hand(scenarios: Scenarios) -> None:
     assert [(line["step"], line["epoch"]) for line in found] == [(1, 1), (2, 1), (3, 1)]
     assert list(values_of(found, "loss").values()) == pytest.approx([1.0, 1 / 2, 1 / 3])
     assert values_of(samples(answer["dict"]), "loss") == {1: 0.5}
+    assert [(line["step"], line["epoch"]) for line in samples(answer["numpy"])] == [(1, 1)]
     assert "$.interval: is not read beside config" in answer["refused"]
     assert "$.csv: is not read beside config" in answer["refused"]
     assert sum("no optimizer is found" in line for line in scenarios.log("by_hand")) == 2, "once for each monitor"
@@ -204,6 +205,11 @@ def test_data_sink_mode(scenarios: Scenarios) -> None:
     ]
     assert list(values_of(found, "step_time")) == [200, 300]
     assert sum("data sink mode" in line for line in scenarios.log("sink")) == 1
+
+
+def test_data_sinks_that_a_cpu_does_without(scenarios: Scenarios) -> None:
+    places = [line.split(",")[0] for line in scenarios.log("no_sink_on_a_cpu") if line.startswith("epoch")]
+    assert places == [f"epoch {epoch}/2 step: {step}/6" for epoch in (1, 2) for step in range(1, 7)]
 
 
 def test_a_pipeline_is_seen(scenarios: Scenarios) -> None:

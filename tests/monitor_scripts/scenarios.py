@@ -146,7 +146,12 @@ def by_hand(directory: Path) -> Any:
     other.on_train_step_begin(context)
     other.on_train_step_end(context)
     other.on_train_end(context)
-    return {"object": lines(directory), "dict": lines(directory / "dict"), "refused": refused}
+    counts = {"cur_step_num": np.int64(1), "cur_epoch_num": np.int64(1), "net_outputs": np.float32(0.5)}
+    third = MindSporeTransformersMonitor(section(directory / "numpy", metrics=["loss"]))
+    third.on_train_step_end(SimpleNamespace(original_args=lambda: counts))
+    third.close()
+    found = {name: lines(directory / name) for name in ("dict", "numpy")}
+    return {"object": lines(directory), **found, "refused": refused}
 
 
 @scenario
@@ -197,6 +202,14 @@ def sink(directory: Path) -> Any:
         monitor.on_train_epoch_end(context)
     monitor.on_train_end(context)
     return lines(directory)
+
+
+@scenario
+def no_sink_on_a_cpu(directory: Path) -> Any:
+    """Data sinks of three steps are asked for, and MindSpore does without on a CPU."""
+    monitor = MindSporeTransformersMonitor(section(directory, metrics=["loss"]))
+    model = vector_model()
+    model.train(2, vectors(6), callbacks=[monitor], dataset_sink_mode=True, sink_size=3)
 
 
 @scenario
