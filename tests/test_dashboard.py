@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import threading
@@ -21,10 +22,12 @@ from ms_summary_bridge.errors import BridgeError, InvalidValueError
 from ms_summary_bridge.formats.dataset_pipeline import Stage, read_pipeline
 from ms_summary_bridge.formats.lineage import failed_training
 from ms_summary_bridge.formats.protos import ms_pb
+from ms_summary_bridge.report import encode_json
 from ms_summary_bridge.tensorboard_plugin import run_collector
 from ms_summary_bridge.tensorboard_plugin.run_collector import RunCollector
-from ms_summary_bridge.tensorboard_plugin.run_facts import NonFinite, RunFacts
+from ms_summary_bridge.tensorboard_plugin.run_facts import RunFacts
 from ms_summary_bridge.tensorboard_plugin.run_table import compare_configs
+from ms_summary_bridge.tensorboard_plugin.series_facts import NonFinite
 from tests.conftest import TensorBoardServer
 from tests.mindspore_run import event, histogram, scalar, scalars, summary_bytes, write_summary
 from tests.monitor_run import Engine
@@ -333,6 +336,33 @@ def test_a_journal_is_followed_through_torn_lines_and_new_files(tmp_path: Path) 
     found = collected.one("run")
     assert found["journal"]["alert_counts"] == {"spike": 2, "slow": 1}
     assert found["reading"]["lost"] == ["journal: 1 lines that are no JSON"]
+
+
+def test_a_journal_may_hold_anything(tmp_path: Path) -> None:
+    odd: list[Any] = [None, 10**30, -1, 1e300, [1], {"a": [EVIL]}, "x" * 10_000, True]
+    lines: list[dict[str, Any]] = [{"kind": "header", "ranks": 1}]
+    for kind, value in itertools.product(("header", "sample", "alert", "warning", "milestone", "stop", "end", 7), odd):
+        keys = (
+            "step",
+            "wall_time",
+            "rule",
+            "message",
+            "text",
+            "values",
+            "best",
+            "reason",
+            "tags",
+            "command",
+            "dropped",
+        )
+        lines.append({"ranks": value, **dict.fromkeys(keys, value), "kind": kind})
+        lines.append({"kind": kind, "values": {"loss": value}, "best": {"loss": value, "step": value}, "step": value})
+    put(tmp_path / "run" / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
+    collected = Collected(tmp_path)
+    found = collected.one("run")
+    assert found["fault"] == ""
+    assert len(json.loads(encode_json(found))["journal"]["alerts"]) == 2 * len(odd)
+    assert json.loads(encode_json(collected.all()))["rows"][0]["name"] == "run"
 
 
 # ---------------------------------------------------------------- parts

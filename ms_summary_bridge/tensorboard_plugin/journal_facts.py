@@ -23,6 +23,7 @@ _BATCH: Final = 256
 _MOST_BYTES: Final = 1 << 20  # of one line; a longer one is none of the monitor's
 _MOST_LISTED: Final = 200
 _MOST_SAMPLES: Final = 20
+_MOST_CHARACTERS: Final = 2000
 _RATES: Final = {"samples_per_second": "samples/s", "tokens_per_second": "tokens/s"}
 _SHOWN: Final = ("rule", "severity", "metric", "step", "epoch", "rank", "wall_time", "message", "advice", "actions")
 
@@ -136,14 +137,14 @@ class JournalFacts:
         elif kind == "sample":
             self._take_sample(line, step, wall_time)
         elif kind == "alert":
-            self.alerts.append({name: line.get(name) for name in _SHOWN})
-            self.alert_counts[str(line.get("rule"))] += 1
+            self.alerts.append({name: _plain(line.get(name)) for name in _SHOWN})
+            self.alert_counts[_text(line.get("rule"))] += 1
         elif kind == "warning":
-            self.warning_counts[str(line.get("metric") or line.get("text"))[:200]] += 1
+            self.warning_counts[_text(line.get("metric") or line.get("text"))] += 1
         elif kind == "milestone":
-            self.milestones.append((step, wall_time, "", str(line.get("text", ""))))
+            self.milestones.append((step, wall_time, "", _text(line.get("text"))))
         elif kind == "stop":
-            self.stop = str(line.get("text", ""))
+            self.stop = _text(line.get("text"))
         elif kind == "end" and not line.get("rank"):
             self.end = {**line, "wall_time": wall_time}
             best = line.get("best")
@@ -198,3 +199,12 @@ def _number(value: Any) -> float | None:
 
 def _whole(value: Any) -> int:
     return value if isinstance(value, int) else 0
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)[:_MOST_CHARACTERS]
+
+
+def _plain(value: Any) -> str | float | int | None:
+    """Returns a number or a text that is not too long, whatever stands in a journal."""
+    return value if value is None or isinstance(value, (int, float)) else _text(value)

@@ -1,6 +1,6 @@
 """What the dashboard tells of one run's event files: read once, and then only what has been added.
 
-Layer: run_points, formats < **tensorboard_plugin.run_facts**. Imports no tensorboard.
+Layer: run_points, tensorboard_plugin.series_facts < **tensorboard_plugin.run_facts**. Imports no tensorboard.
 
 A run whose archives hold a part of it has no order by file alone, and is read again as a whole when it has changed.
 """
@@ -29,63 +29,19 @@ from ms_summary_bridge.logdir import LogFile, Run
 from ms_summary_bridge.records import Damage, Incomplete, Padding
 from ms_summary_bridge.report import DamagedRange
 from ms_summary_bridge.run_points import RunReading, read_restored
+from ms_summary_bridge.tensorboard_plugin.series_facts import NonFinite, ScalarFacts
 from ms_summary_bridge.values import Histogram, Opaque, Scalar
 
-__all__ = ["NonFinite", "RunFacts", "ScalarFacts"]
+__all__ = ["RunFacts"]
 
 _BATCH: Final = 256
 _MOST_TAGS: Final = 10_000
-_MOST_POINTS: Final = 1000  # of one histogram's counts; half are merged with their neighbours when there are more
 _MOST_LISTED: Final = 200
 _MOST_STEPS: Final = 100
 _MILESTONES: Final = "milestones/"
 _LOSS: Final = re.compile(r"(?:^|[/_. ])loss(?:$|[/_. ])", re.IGNORECASE)
 _NO_LOSS: Final = re.compile(r"loss_scale", re.IGNORECASE)
 _LIKELY: Final = ("loss/auto", "loss", "train/loss", "monitor/loss", "train_loss")
-
-
-class ScalarFacts(msgspec.Struct):
-    """One series of losses."""
-
-    best: float = math.inf
-    best_step: int = 0
-    last: float = math.nan
-    last_step: int = 0
-
-
-class NonFinite(msgspec.Struct):
-    """How many values of a tag's histograms were NaN or infinite."""
-
-    histograms: int = 0
-    affected: int = 0
-    """Histograms with at least one such value."""
-    nan: int = 0
-    pos_inf: int = 0
-    neg_inf: int = 0
-    first_step: int = 0
-    """Of the first affected histogram."""
-    last_step: int = 0
-    """Of the last histogram, affected or not."""
-    points: list[tuple[int, int, int]] = msgspec.field(default_factory=list)
-    """`(step, nan, inf)` of affected histograms; the worst of several that were merged."""
-
-    def add(self, step: int, value: Histogram) -> None:
-        """Takes one histogram."""
-        self.histograms += 1
-        self.last_step = step
-        infinite = value.pos_inf_count + value.neg_inf_count
-        if not value.nan_count and not infinite:
-            return
-        if not self.affected:
-            self.first_step = step
-        self.affected += 1
-        self.nan += value.nan_count
-        self.pos_inf += value.pos_inf_count
-        self.neg_inf += value.neg_inf_count
-        self.points.append((step, value.nan_count, infinite))
-        if len(self.points) > _MOST_POINTS:
-            halves = zip(self.points[::2], [*self.points[1::2], (0, 0, 0)], strict=False)
-            self.points = [(one[0], max(one[1], two[1]), max(one[2], two[2])) for one, two in halves]
 
 
 class _FileReading(msgspec.Struct):

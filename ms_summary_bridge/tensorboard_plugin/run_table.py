@@ -16,7 +16,8 @@ from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.formats._session import HParam, Session
 from ms_summary_bridge.formats.dataset_pipeline import read_pipeline
 from ms_summary_bridge.tensorboard_plugin.journal_facts import JournalFacts
-from ms_summary_bridge.tensorboard_plugin.run_facts import NonFinite, RunFacts
+from ms_summary_bridge.tensorboard_plugin.run_facts import RunFacts
+from ms_summary_bridge.tensorboard_plugin.series_facts import NonFinite
 
 __all__ = ["KnownRun", "compare_configs", "describe_row", "describe_run"]
 
