@@ -17,6 +17,7 @@ import typer
 from tensorboardX import SummaryWriter
 
 from ms_summary_bridge.cli import EXIT_CODES, app, main
+from ms_summary_bridge.monitor.rules import rule_names
 from ms_summary_bridge.values import Value
 from tests.mindspore_run import event, histogram, image, scalar, tensor, write_summary
 from tools.quickstart_check import read_series
@@ -183,7 +184,9 @@ model = Model(network, nn.MSELoss(), nn.SGD(network.trainable_params()))
 @pytest.mark.mindspore
 def test_python_of_the_callback_runs(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
-    script.write_text("\n".join([MODEL, *(snippet for snippet in SNIPPETS if "bridge" in snippet.split("(")[0])]))
+    script.write_text(
+        "\n".join(MODEL + snippet for snippet in SNIPPETS if re.search(r"SummaryBridge|\bbridge\.", snippet))
+    )
     # To a file and not to a pipe: processes that MindSpore starts would hold it open.
     with (tmp_path / "said.txt").open("wb") as said:
         process = subprocess.Popen(
@@ -228,6 +231,15 @@ def test_section_of_the_monitor_trains(tmp_path: Path) -> None:
     for row in table[1:]:
         name = row[0].strip("`/").replace("<n>", "0")
         assert (run / name).exists() == ("csv" not in name), name
+
+
+def test_section_of_alarms_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALARM_URL", "https://example.com/hook")
+    (section,) = (block for block in code_blocks(read(), "yaml") if "alerts:" in block)
+    (tmp_path / "alarms.yaml").write_text(section)
+    assert main(["config", "check", str(tmp_path / "alarms.yaml")]) == 0
+    (table,) = (table for table in tables(read()) if table[0][0] == "rule")
+    assert sorted(re.findall(r"`(\w+)`", " ".join(row[0] for row in table[1:]))) == sorted(rule_names())
 
 
 @pytest.mark.parametrize("section", [block for block in code_blocks(read(), "yaml") if "callbacks:" in block])
