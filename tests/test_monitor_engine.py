@@ -201,7 +201,12 @@ def test_the_update_ratio_compares_two_steps_in_a_row(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ a metric of the user's own
 
 
-def test_metrics_of_the_users_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_metrics_of_the_users_own(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("twice_the_loss", "where", "broken", "wordy"):  # other tests look at all names that there are
+        monkeypatch.setitem(METRICS, name, METRICS["loss"])
+        monkeypatch.delitem(METRICS, name)
     names = []
 
     @register_metric("twice_the_loss", meaning="for the test", bad="above")

@@ -134,7 +134,7 @@ class Monitor:
         epoch: int | None = None,
         **values: Any,
     ) -> None:
-        """Takes one step that has ended. Tensors are read when the next step ends.
+        """Takes one step that has ended. Tensors are read when the next step ends. To be called by one thread only.
 
         Args:
             loss: A number, array or tensor.
