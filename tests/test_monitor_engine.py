@@ -505,6 +505,12 @@ def test_a_kind_of_time_that_does_not_exist(tmp_path: Path) -> None:
         pass
 
 
+def test_a_loop_without_a_step_has_no_verdict(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with Monitor({"backend": ["local"], "save_dir": str(tmp_path)}):
+        pass
+    assert "time: no step has ended" in [record.getMessage() for record in caplog.records]
+
+
 def test_a_loop_that_fails_says_how_it_ended(tmp_path: Path) -> None:
     def loop() -> None:
         with Monitor({"backend": ["local"], "save_dir": str(tmp_path)}) as monitor:

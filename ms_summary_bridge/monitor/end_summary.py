@@ -30,9 +30,11 @@ class EndSummary:
         self._began = began
         self._best: tuple[float, int] | None = None
         self._overflows = 0
+        self._has_steps = False
 
     def add(self, facts: StepFacts) -> None:
         """Takes a step. The loss of one that overflowed counts as little as one that is not finite."""
+        self._has_steps = True
         if facts.overflow:
             self._overflows += 1
         elif facts.loss is not None and math.isfinite(facts.loss) and (not self._best or facts.loss < self._best[0]):
@@ -68,7 +70,7 @@ class EndSummary:
             run_directory: Where the run's files are; None when that was never decided.
             viewed: What the viewers open.
         """
-        verdict = describe(breakdown)
+        verdict = describe(breakdown) if self._has_steps else "no step has ended"
         how = f"ended by {reason}" if reason else "ended"
         lines = [f"training {how} at step {step} after {duration(now - self._began)}"]
         if self._best is not None:
