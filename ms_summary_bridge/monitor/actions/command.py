@@ -10,6 +10,8 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
+import time
 from typing import Final
 
 import msgspec
@@ -20,6 +22,7 @@ from ms_summary_bridge.monitor.alert_config import CommandConfig
 
 __all__ = ["command_environment", "run_command"]
 
+_POLL_SECS: Final = 0.05
 _SHOWN: Final = 300  # characters of what a program that failed said
 _SCALARS: Final = ("rule", "metric", "value", "bound", "step", "epoch", "rank", "severity", "message", "advice")
 
@@ -37,8 +40,14 @@ def command_environment(alert: Alert, origin: Origin) -> dict[str, str]:
     return {name: value.replace("\0", "") for name, value in told.items()}
 
 
-def run_command(config: CommandConfig, alert: Alert, origin: Origin) -> None:
+def run_command(config: CommandConfig, alert: Alert, origin: Origin, *, give_up: threading.Event | None = None) -> None:
     """Runs a program and waits for its end; at the limit it is killed, with all that it started.
+
+    Args:
+        config: The command.
+        alert: The alarm.
+        origin: Where it comes from.
+        give_up: When this is set, it is killed before its limit.
 
     Raises:
         ActionError: It cannot be started, took too long, or ended with another code than 0.
@@ -58,9 +67,7 @@ def run_command(config: CommandConfig, alert: Alert, origin: Origin) -> None:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise ActionError(f"cannot be started: {reason}") from None
         try:
-            code = process.wait(config.timeout)
-        except subprocess.TimeoutExpired:
-            raise ActionError(f"was killed after {config.timeout:g} s") from None
+            code = _wait(process, config.timeout, threading.Event() if give_up is None else give_up)
         finally:
             if process.poll() is None:
                 with contextlib.suppress(ProcessLookupError):
@@ -70,3 +77,14 @@ def run_command(config: CommandConfig, alert: Alert, origin: Origin) -> None:
             output.seek(max(0, output.seek(0, os.SEEK_END) - _SHOWN))
             said = " ".join(output.read().decode(errors="replace").split())
             raise ActionError(f"ended with {code}" + (f": {said}" if said else ""))
+
+
+def _wait(process: subprocess.Popen[bytes], secs: float, give_up: threading.Event) -> int:
+    deadline = time.monotonic() + secs
+    while (code := process.poll()) is None:
+        if give_up.is_set():
+            raise ActionError("was killed: the training has ended")
+        if time.monotonic() >= deadline:
+            raise ActionError(f"was killed after {secs:g} s")
+        give_up.wait(_POLL_SECS)
+    return code

@@ -17,7 +17,14 @@ from ms_summary_bridge.monitor.alert_config import ActionConfig
 __all__ = ["deliver"]
 
 
-def deliver(action: ActionConfig, alert: Alert, origin: Origin, *, hurry: threading.Event | None = None) -> None:
+def deliver(
+    action: ActionConfig,
+    alert: Alert,
+    origin: Origin,
+    *,
+    hurry: threading.Event | None = None,
+    give_up: threading.Event | None = None,
+) -> None:
     """Tells the outside of an alarm, and waits until it knows. Does nothing for a kind that is not in `OUTSIDE`.
 
     Args:
@@ -25,6 +32,7 @@ def deliver(action: ActionConfig, alert: Alert, origin: Origin, *, hurry: thread
         alert: The alarm.
         origin: Where it comes from.
         hurry: When this is set, nothing is tried again.
+        give_up: When this is set, a command is killed.
 
     Raises:
         ActionError: It could not be done.
@@ -33,7 +41,7 @@ def deliver(action: ActionConfig, alert: Alert, origin: Origin, *, hurry: thread
     if action.command is not None:
         from ms_summary_bridge.monitor.actions.command import run_command
 
-        run_command(action.command, alert, origin)
+        run_command(action.command, alert, origin, give_up=give_up)
     elif action.webhook is not None:
         from ms_summary_bridge.monitor.actions.webhook import send
 

@@ -5,6 +5,7 @@ Layer: monitor.actions < **monitor.actions.runner**.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
@@ -17,6 +18,7 @@ from ms_summary_bridge.monitor.alert_config import ActionConfig
 
 __all__ = ["ActionRunner", "Outcome"]
 
+_KILL_SECS: Final = 2.0
 _WAITING: Final = 32  # alarms that may wait for one action; a dead endpoint is not told of hundreds later on
 
 Outcome = Callable[[ActionConfig, Alert, str], None]
@@ -35,6 +37,7 @@ class ActionRunner:
         self._origin = origin
         self._outcome = outcome
         self._hurry = threading.Event()
+        self._give_up = threading.Event()
         self._queues: dict[ActionConfig, queue.Queue[Alert | None]] = {}
         self._threads: list[threading.Thread] = []
 
@@ -54,22 +57,30 @@ class ActionRunner:
             self._outcome(action, alert, f"left out: {_WAITING} alarms are waiting already")
 
     def close(self, timeout_secs: float) -> bool:
-        """Lets each action end what it is at, without trying again; returns False if that takes too long."""
+        """Lets each action end what it is at, without trying again; returns False if that takes too long.
+
+        A command that still runs then is killed: it must not outlive the training.
+        """
         self._hurry.set()
         for waiting in self._queues.values():
-            try:
+            with contextlib.suppress(queue.Full):  # its thread ends when it gives up
                 waiting.put_nowait(None)
-            except queue.Full:
-                return False
+        is_done = self._join(timeout_secs)
+        self._give_up.set()
+        if not is_done:
+            self._join(_KILL_SECS)
+        return is_done
+
+    def _join(self, timeout_secs: float) -> bool:
         deadline = time.monotonic() + timeout_secs
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
 
     def _run(self, action: ActionConfig, waiting: queue.Queue[Alert | None]) -> None:
-        while (alert := waiting.get()) is not None:
+        while (alert := waiting.get()) is not None and not self._give_up.is_set():
             try:
-                deliver(action, alert, self._origin, hurry=self._hurry)
+                deliver(action, alert, self._origin, hurry=self._hurry, give_up=self._give_up)
                 problem = ""
             except ActionError as error:
                 problem = str(error)
