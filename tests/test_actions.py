@@ -386,6 +386,9 @@ def test_secrets_are_hidden_wherever_a_section_is_shown() -> None:
     assert SECRET not in str(shown)
     assert shown["tags"] == {"url": "shown"}
     assert shown["alert_actions"][1]["webhook"]["timeout"] == 3
+    for arguments in (["curl", f"https://h/{TOKEN}"], {"argv": ["curl", f"https://h/{TOKEN}"], "timeout": 3}):
+        assert TOKEN not in str(hide_secrets({"alert_actions": [{"command": arguments}]}))
+        assert "curl" in str(hide_secrets({"alert_actions": [{"command": arguments}]}))
     kept = {"webhook": {"url": "${ALARM_URL}", "secret": ""}}
     assert hide_secrets(kept) == kept
     assert section["alert_actions"][1]["webhook"]["url"] == f"https://h/{TOKEN}"  # type: ignore[index]
@@ -439,6 +442,19 @@ def test_a_command_that_lasts_is_killed_with_all_that_it_started(tmp_path: Path)
     for pid in map(int, pids.read_text().split()):
         with contextlib.suppress(ProcessLookupError):
             assert select.select([os.pidfd_open(pid)], [], [], 30)[0]  # it has ended, or does so in a moment
+
+
+def test_a_command_does_not_outlive_the_training(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    os.mkfifo(pid)
+    code = "import os, signal, sys; open(sys.argv[1], 'w').write(str(os.getpid())); signal.pause()"
+    outcomes = Outcomes()
+    runner = ActionRunner(ORIGIN, outcomes)
+    runner.put(command(sys.executable, "-c", code, str(pid), timeout=600), ALERT)
+    process = os.pidfd_open(int(pid.read_text()))
+    assert not runner.close(0.0)
+    assert select.select([process], [], [], 30)[0]
+    outcomes.wait_for(("command", 120, "was killed: the training has ended"))
 
 
 def test_a_command_that_fails_says_how() -> None:

@@ -128,9 +128,13 @@ class AlertConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def hide_secrets(value: Any) -> Any:
-    """Returns a section, or a part of one, without the addresses and secrets of webhooks; `${NAME}` is kept."""
+    """Returns a section, or a part of one, without the addresses and secrets of webhooks; `${NAME}` is kept.
+
+    Of a command only the program is kept: an argument of `curl` is an address or a token as well.
+    """
     if isinstance(value, dict):
-        return {name: _hide(inner) if name == "webhook" else hide_secrets(inner) for name, inner in value.items()}
+        hiding = {"webhook": _hide, "command": _hide_arguments}
+        return {name: hiding.get(name, hide_secrets)(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [hide_secrets(inner) for inner in value]
     return value
@@ -142,6 +146,14 @@ def _hide(webhook: Any) -> Any:
     if isinstance(webhook, (list, tuple)):
         return [_hide(inner) for inner in webhook]
     return _mask(webhook)
+
+
+def _hide_arguments(command: Any) -> Any:
+    if isinstance(command, dict):
+        return {name: _hide_arguments(inner) if name == "argv" else inner for name, inner in command.items()}
+    if isinstance(command, (list, tuple)):
+        return [*command[:1], *map(_mask, command[1:])]
+    return command
 
 
 def _mask(value: Any) -> Any:
