@@ -7,6 +7,7 @@ import json
 import math
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -213,6 +214,14 @@ def test_a_save_that_fails_leaves_everything_as_it_was(tmp_path: Path) -> None:
     assert shown(tmp_path) == (1, [1])
     save(files, 3, 0.4)
     assert shown(tmp_path) == (3, [3])
+
+
+def test_a_directory_that_was_removed_is_made_again(tmp_path: Path) -> None:
+    files = open_files(tmp_path / "checkpoints")
+    save(files, 1, 1.0)
+    shutil.rmtree(tmp_path / "checkpoints")
+    save(files, 2, 5.0)
+    assert shown(tmp_path / "checkpoints") == (2, [2])  # a best that is gone is compared with no more
 
 
 def test_a_state_that_cannot_be_written_leaves_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

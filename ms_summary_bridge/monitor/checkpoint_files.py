@@ -147,7 +147,7 @@ class CheckpointFiles:
         if value is None or not math.isfinite(value):
             return False
         best = None if self.best is None else self.best.value
-        if best is None:
+        if best is None or not _is_whole(self.directory, self._state.best):
             return True
         return value < best if self._state.mode == "min" else value > best
 
@@ -205,6 +205,7 @@ class CheckpointFiles:
         """Writes a whole checkpoint; returns its size."""
         unfinished = os.path.join(self.directory, _UNFINISHED + name)
         try:
+            os.makedirs(self.directory, exist_ok=True)  # somebody may have removed it during the training
             write(unfinished)
             size = _sync(unfinished)
             os.replace(unfinished, os.path.join(self.directory, name))
