@@ -168,3 +168,5 @@ def test_what_has_no_meaning_or_is_not_there_is_said(result: dict[str, Any]) -> 
     assert answer["count"] == "SaveBestCheckpoint: keep_checkpoint_max is a positive number, got 0"
     assert answer["monitor"] == "SaveBestCheckpoint: monitor is `loss` or `eval/<metric>`, got 'accuracy'"
     assert answer["nothing"] == "BASE/nothing: there is no best checkpoint"
+    assert "ckpt does not fit Dense: " in answer["other shape"]
+    assert answer["other names"].endswith("ckpt does not fit SequentialCell: it has none of its 2 parameters")

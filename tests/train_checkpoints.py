@@ -274,6 +274,8 @@ def refused(base: Path) -> dict[str, str]:
         "count": why(lambda: SaveBestCheckpoint(keep_checkpoint_max=0)),
         "monitor": why(lambda: SaveBestCheckpoint("accuracy")),
         "nothing": why(lambda: SaveBestCheckpoint.load_best(base / "nothing")),
+        "other shape": why(lambda: SaveBestCheckpoint.load_last(base / "restart", nn.Dense(5, 5))),
+        "other names": why(lambda: SaveBestCheckpoint.load_last(base / "restart", nn.SequentialCell(nn.Dense(1, 1)))),
     }
 
 

@@ -106,7 +106,7 @@ class SaveBestCheckpoint(Callback):
             cells: Each takes the parameters that are its own.
 
         Raises:
-            LogdirError: There is none, or it cannot be read.
+            LogdirError: There is none, it cannot be read, or it does not fit a cell.
         """
         return _load(os.fspath(directory), cells, "best")
 
@@ -279,7 +279,13 @@ def _load(directory: str, cells: tuple[Any, ...], which: str) -> Checkpoint:
     except (ValueError, OSError, RuntimeError) as error:
         raise LogdirError(f"{path} cannot be loaded: {error}") from error
     for cell in cells:
-        mindspore.load_param_into_net(cell, values)
+        try:
+            missing, _ = mindspore.load_param_into_net(cell, values)
+        except (ValueError, RuntimeError) as error:
+            raise LogdirError(f"{path} does not fit {type(cell).__name__}: {error}") from error
+        own = len(list(cell.get_parameters()))
+        if own and len(missing) == own:
+            raise LogdirError(f"{path} does not fit {type(cell).__name__}: it has none of its {own} parameters")
     return checkpoint
 
 
