@@ -107,6 +107,7 @@ WRONG = [
     ({"alerts": [{"rule": "spike", "facter": 3}]}, "there is no key 'facter' here; did you mean 'factor'?"),
     ({"alerts": [{"rule": "spike", "factor": "much"}]}, "$.alerts[0].factor: must be a number"),
     ({"alerts": [{"rule": "spike", "factor": 0}]}, "must be greater than 0"),
+    ({"alerts": [{"rule": "spike", "window": 10**12}]}, "$.alerts[0].window: is too large"),
     ({"alerts": [{"rule": "spike", "metric": "los"}]}, "did you mean 'loss'?"),
     ({"alerts": [{"rule": "threshold", "metric": "loss"}]}, "threshold has no bound"),
     ({"alerts": [{"rule": "threshold", "above": 1}]}, "threshold must name a metric"),

@@ -61,8 +61,9 @@ class _Share(Number):
 
 _ABOVE_ZERO: Final = Number(above=0)
 _METRIC: Final = Parameter(_MetricName(), "the metric")
-_WINDOW: Final = Parameter(Whole(16), "of how many steps median and spread are")
-_WARM_UP: Final = Parameter(Whole(16), "how many steps are only learned from")
+_LONGEST: Final = 100_000  # steps that a rule keeps in memory
+_WINDOW: Final = Parameter(Whole(16, most=_LONGEST), "of how many steps median and spread are")
+_WARM_UP: Final = Parameter(Whole(16, most=_LONGEST), "how many steps are only learned from")
 
 RULE_KEYS: Final[dict[str, dict[str, Parameter]]] = {
     "threshold": {
@@ -94,7 +95,7 @@ RULE_KEYS: Final[dict[str, dict[str, Parameter]]] = {
     "divergence": {
         "metric": _METRIC,
         "share": Parameter(_Share(), "which part of what was gained must be lost"),
-        "window": Parameter(Whole(16), "steps of one median"),
+        "window": Parameter(Whole(16, most=_LONGEST), "steps of one median"),
     },
     "not_improving": {
         "metric": _METRIC,
