@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import shutil
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -223,6 +224,36 @@ def test_a_checkpoint_is_saved_between_two_steps(tmp_path: Path) -> None:
     checkpoints = engine.directory / "rank_0" / "checkpoints"
     assert [path.name for path in checkpoints.iterdir()] == ["alarm-nonfinite-step_3.ckpt"]
     assert any("checkpoint saved for the alarm" in line["text"] for line in engine.lines("milestone"))
+
+
+def test_an_alarm_that_lasts_does_not_fill_the_disk(tmp_path: Path) -> None:
+    alerts = [{"rule": "nonfinite", "actions": ["save_checkpoint"], "cool_down": 0}]
+    engine = Engine(tmp_path, alerts=alerts, interval=0, keep_checkpoint_max=2).begin()
+
+    def save(path: str) -> None:
+        Path(path).write_bytes(b"weights")
+
+    commands = AlarmCommands(engine.recorder, [], save)
+    for step in range(1, 7):
+        engine.step(step, outputs=math.nan)
+        engine.recorder.flush()
+        commands.poll()
+    engine.end()
+    names = sorted(path.name for path in (engine.directory / "rank_0" / "checkpoints").iterdir())
+    assert names == ["alarm-nonfinite-step_5.ckpt", "alarm-nonfinite-step_6.ckpt"]
+
+
+def test_stacks_that_cannot_be_written_do_not_hold_up_what_follows(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    action = {"command": [sys.executable, "-c", "import sys; open(sys.argv[1], 'w')", str(told)]}
+    engine = Engine(tmp_path, alerts=[{"rule": "nonfinite", "actions": ["dump_stacks", action]}]).begin()
+    engine.step(1)
+    engine.recorder.flush()
+    shutil.rmtree(engine.directory)
+    engine.directory.write_text("in the way")
+    engine.step(2, outputs=math.nan)
+    engine.recorder.end("")  # there is no journal to be read
+    assert told.exists()
 
 
 def test_a_checkpoint_that_cannot_be_saved_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

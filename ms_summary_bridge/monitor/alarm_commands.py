@@ -5,6 +5,7 @@ Layer: monitor.recorder < **monitor.alarm_commands**. Imports no mindspore.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterable
@@ -32,6 +33,7 @@ class AlarmCommands:
         self._savers = [callback for callback in callbacks if hasattr(callback, "latest_ckpt_file_name")]
         self._seen = [str(saver.latest_ckpt_file_name) for saver in self._savers]
         self._save = save
+        self._saved: list[str] = []  # for alarms, the oldest first
         self._is_stopped = False
         self.exit_code: int | None = None
         """With which the process is to end after a stop; None to go on."""
@@ -99,5 +101,10 @@ class AlarmCommands:
         except Exception as error:  # whatever a network, or a function of the user's, raises
             recorder.faults.warn("save", f"{path}: the checkpoint of an alarm cannot be saved: {error!r}")
             return
+        # An alarm that lasts for days must not fill the disk.
+        self._saved = [saved for saved in self._saved if saved != path] + [path]
+        while len(self._saved) > recorder.config.keep_checkpoint_max:
+            with contextlib.suppress(OSError):
+                os.remove(self._saved.pop(0))
         if recorder.is_open:
             recorder.note("milestone", f"checkpoint saved for the alarm {alert.rule}: {path}", level=logging.INFO)

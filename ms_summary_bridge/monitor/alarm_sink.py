@@ -94,12 +94,12 @@ class AlarmSink:
         return os.path.join(self._directory, name)
 
     def _dump_stacks(self, alert: Alert) -> None:
-        path = self._path(f"stacks-{alert.rule}-step_{alert.step}.txt")
         try:
+            path = self._path(f"stacks-{alert.rule}-step_{alert.step}.txt")
             with open(path, "w", encoding="utf-8") as file:
                 faulthandler.dump_traceback(file, all_threads=True)
         except OSError as error:
-            self._warn("stacks", f"{path}: the stacks cannot be written: {error.strerror}")
+            self._warn("stacks", f"{self._directory}: the stacks cannot be written: {error.strerror}")
 
     def _report(self, note: AlertNote) -> None:
         alert, checkpoint = note.alert, note.checkpoint
