@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -15,6 +15,10 @@ from ms_summary_bridge.errors import LogdirError, MissingDependencyError
 from ms_summary_bridge.file_names import is_wanted
 
 __all__ = ["Directory", "Problem", "WalkLog", "walk_local", "walk_url"]
+
+_OF_RSYNC: Final = (".~tmp~", ".rsync-partial")
+"""Where rsync keeps what it is still copying (`--delay-updates`, `--partial-dir`): files with their final names, which
+are no run of their own and will be renamed into the directory above."""
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -97,7 +101,8 @@ def _walk_real(
             if entry.is_symlink():
                 links.append((entry.path, inner, name))
             elif entry.is_dir(follow_symlinks=False):
-                below.append((entry.path, inner))
+                if entry.name not in _OF_RSYNC:
+                    below.append((entry.path, inner))
             elif is_wanted(entry.name):
                 _add_file(entry.path, directory, seen, log)
         pending += reversed(below)

@@ -305,6 +305,25 @@ def test_a_deleted_run_ends_only_itself(tmp_path: Path, to: str) -> None:
     assert verify_logdirs(str(tmp_path / "in" / "b"), str(tmp_path / "out" / "b")).is_equal
 
 
+@pytest.mark.parametrize("to", ["tensorboard", "mindinsight"])
+@pytest.mark.parametrize("held", [".{}.Xa91Qz", ".~tmp~/{}", ".rsync-partial/{}"])
+def test_what_rsync_is_still_copying_is_no_run(tmp_path: Path, to: str, held: str) -> None:
+    """It is converted once, under the name that it gets."""
+    name = summary_name() if to == "tensorboard" else tensorboard_name()
+    data = summary_bytes(scalars("loss", range(5))) if to == "tensorboard" else build_file("tensorboard", range(5))
+    run = tmp_path / "in" / "run"
+    put(tmp_path / "in" / "other" / name, data)
+    copying = run / held.format(name)
+    script = FollowScript(
+        lambda: put(copying, data[:-20]),
+        lambda: put(copying, data),
+        lambda: copying.rename(run / name),
+    ).follow(tmp_path / "in", tmp_path / "out", to=to)
+    assert script.total is not None
+    assert [(run.run, sum(run.values.values())) for run in script.total.runs] == [("other", 5), ("run", 5)]
+    assert script.total.notes == []
+
+
 def test_a_source_that_vanishes_is_waited_for_and_that_is_said_once(tmp_path: Path) -> None:
     write_summary(tmp_path / "ms", scalars("loss", range(3)))
     script = FollowScript(
