@@ -450,9 +450,12 @@ def test_a_full_cache_holds_the_newest_runs(tmp_path: Path) -> None:
 
 def test_a_disk_that_is_almost_full_is_left_alone(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     mindspore(followed.source / "ms", range(1, 3))
-    monkeypatch.setattr(watch, "_FREE_BYTES", 1 << 60)
-    assert followed.rounds() == {}
+    monkeypatch.setattr(watch, "_CLEAN_SECS", 0)  # it looks for space again at once
+    with monkeypatch.context() as patch:
+        patch.setattr(watch, "_FREE_BYTES", 1 << 60)
+        assert followed.rounds() == {}
     assert "full" in followed.warnings[0]
+    assert followed.rounds() == {"ms": [1, 2]}, "space came, though no file has changed"
 
 
 def test_what_an_earlier_process_left_is_shown_at_once_and_tidied(followed: Followed) -> None:

@@ -162,6 +162,7 @@ class Mirror:
             directory = self._directory(name)
             size = sum(file.size for file in found[name] if not file.is_of_tensorboard)
             if not self._has_place(directory, size):  # what is there of it already stays as it is
+                self._retry[name] = time.monotonic() + _CLEAN_SECS  # space may come though no file of it changes
                 continue
             try:
                 for line in directory.convert(self._show_now_and_then):
