@@ -10,9 +10,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from ms_summary_bridge.errors import BridgeError, UsageError
 from ms_summary_bridge.state import STATE_NAME
 from ms_summary_bridge.viewers import environment, summary_base, view
 from ms_summary_bridge.viewers.address import choose_port, describe_tunnel, url_of
+from ms_summary_bridge.viewers.program import Program
 from ms_summary_bridge.viewers.summary_base import SummaryBase
 from tests.scripted import build_file, build_record, mindspore_name, put, scalar_payload, tensorboard_name
 from tools.mindinsight_api import MindInsightClient, mindinsight_environment
@@ -499,6 +502,42 @@ def test_a_port_is_chosen(taken: int) -> None:
         choose_port("192.0.2.1", taken)  # of a network for examples
     with pytest.raises(UsageError, match="no such address"):
         choose_port("no such host", taken)
+
+
+# Ends once somebody has been answered at the address, as a viewer does that comes too late for its port.
+TOO_LATE = """
+import sys, urllib.request
+urllib.request.build_opener(urllib.request.ProxyHandler({})).open(sys.argv[1] + "late")
+sys.exit("the port is taken")
+"""
+
+
+def test_the_answer_of_another_program_at_the_port_is_none() -> None:
+    """Two that are started at the same moment find the same port free."""
+    asked = threading.Event()
+
+    class Another(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path == "/late":
+                asked.wait(60)
+            self.send_response(200)
+            self.end_headers()
+            if self.path == "/":
+                asked.set()
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Another) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = url_of("127.0.0.1", server.server_port)
+        program = Program("Viewer", [sys.executable, "-c", TOO_LATE, url])
+        try:
+            with pytest.raises(BridgeError, match="the port is taken"):
+                program.wait_until_it_answers(url, lambda secs: None)
+        finally:
+            program.stop()
+            server.shutdown()
 
 
 def test_addresses_are_those_a_person_can_use() -> None:

@@ -17,6 +17,9 @@ import time
 import urllib.request
 from collections.abc import Callable, Mapping
 from typing import Final
+from urllib.parse import urlsplit
+
+import psutil
 
 from ms_summary_bridge.errors import BridgeError
 from ms_summary_bridge.viewers import guard
@@ -117,7 +120,9 @@ class Program:
         return code
 
     def wait_until_it_answers(self, url: str, tell: Callable[[int], None]) -> None:
-        """Waits until an address answers.
+        """Waits until an address answers, and it is this program that does.
+
+        Another one may have taken the port after it was found free; then this one ends, and says why.
 
         Args:
             url: The address.
@@ -133,7 +138,8 @@ class Program:
             if self.poll() is not None:
                 raise BridgeError(f"{self.name} did not start. It said:\n{self.said()}")
             with contextlib.suppress(OSError, http.client.HTTPException), opener.open(url, timeout=_REQUEST_SECS):
-                return
+                if self._may_listen(urlsplit(url).port):
+                    return
             now = time.monotonic()
             if now - began > _ANSWER_SECS:
                 raise BridgeError(
@@ -143,3 +149,21 @@ class Program:
                 told = now
                 tell(round(now - began))
             time.sleep(_LOOK_SECS)
+
+    def _may_listen(self, port: int | None) -> bool:
+        """Whether a process of its group listens at a port; also true where the system does not say who does."""
+        try:
+            connections = psutil.net_connections("tcp")
+        except (OSError, psutil.Error):  # macOS tells only root
+            return True
+        owners = [
+            each.pid
+            for each in connections
+            if each.status == psutil.CONN_LISTEN and each.laddr and each.laddr.port == port and each.pid is not None
+        ]
+        return not owners or any(self._leads(pid) for pid in owners)
+
+    def _leads(self, pid: int) -> bool:
+        with contextlib.suppress(OSError):  # it has ended
+            return os.getpgid(pid) == self._guard.pid
+        return False
