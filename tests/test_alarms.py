@@ -71,6 +71,10 @@ def test_a_nan_in_a_tuple_stops_the_training_within_two_steps(tmp_path: Path) ->
     assert report["since_step"] == 11
     assert report["last_good_checkpoint"] == {"step": 8, "path": str(tmp_path / "8.ckpt")}
     assert report["exit_code"] == 3
+    (stop,) = engine.lines("stop")
+    assert stop["text"].endswith(
+        f"; report: {engine.directory / 'rank_0' / 'stop_report.txt'}; the process will end with exit code 3"
+    )
     text = (engine.directory / "rank_0" / "stop_report.txt").read_text()
     for part in ("loss is NaN", "step 11", "epoch 1", "run default/run", f"of step 8: {tmp_path / '8.ckpt'}"):
         assert part in text

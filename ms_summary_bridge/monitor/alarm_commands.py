@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ms_summary_bridge.monitor.alarm_sink import REPORT
 from ms_summary_bridge.monitor.alert import Alert
 from ms_summary_bridge.monitor.recorder import Recorder
 from ms_summary_bridge.monitor.run_record import rank_directory
@@ -62,6 +63,11 @@ class AlarmCommands:
             # Without an exit code the launcher would not know, and the others would wait for this rank.
             self.exit_code = self.exit_code or 1
             text += "; the other ranks do not answer: this one ends alone"
+        if recorder.stop.proposer == recorder.training.rank and recorder.run_directory is not None:
+            directory = rank_directory(recorder.run_directory, recorder.training.rank)
+            text += f"; report: {os.path.join(directory, REPORT)}.txt"
+        if self.exit_code is not None:
+            text += f"; the process will end with exit code {self.exit_code}"
         recorder.note("stop", text, level=logging.WARNING)
         return True
 
