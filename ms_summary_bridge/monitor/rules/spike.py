@@ -162,7 +162,7 @@ class GradientExplosion(Rule):
             point,
             "grad_norm",
             value,
-            f"the gradient norm is {value:.4g}, {value / median:.0f} times its median of {median:.4g}",
+            f"the gradient norm is {value:.4g}, {value / median:.3g} times its median of {median:.4g}",
             "clip gradients by their norm, lower the learning rate or lengthen its warm-up, and look at the data of "
             "this step",
             bound=bound,
