@@ -156,7 +156,9 @@ def test_two_ranks_stop_after_the_same_step_for_a_nan_on_one(tmp_path: Path) -> 
     assert stops[0][0]["step"] == stops[1][0]["step"]
     assert 50 < stops[0][0]["step"] < 20_000
     assert stops[0][0]["text"].endswith("nonfinite: loss is NaN (on rank 1)")
-    assert stops[1][0]["text"].endswith("nonfinite: loss is NaN")
+    report = tmp_path / "out" / "default" / "run" / "rank_1" / "stop_report.txt"
+    assert stops[1][0]["text"].endswith(f"nonfinite: loss is NaN; report: {report}")
+    assert report.exists()
     alerts = [[line["step"] for line in lines if line["kind"] == "alert"] for lines in ranks]
     assert alerts == [[], [50]]
     assert [lines[-1]["kind"] for lines in ranks] == ["end", "end"]
