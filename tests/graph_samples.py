@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
@@ -61,6 +61,17 @@ def tensorflow_graph() -> Any:
     )
     function.node_def.extend([constant("two"), tf_node("inner/mul", "Mul", "v", "two:output:0", "^two", T=FLOAT)])
     function.ret["r"] = "inner/mul:z:0"
+    function.control_ret["done"] = "two"
+    function.signature.control_output.append("done")
+    function.attr["_noinline"].b = True
+    cond = graph.library.function.add(signature={"name": "cond/then", "is_stateful": True, "input_arg": [
+        {"name": "x", "type": FLOAT}, {"name": "unused", "type_attr": "T"}]})  # fmt: skip
+    cond.node_def.extend([
+        tf_node("Argument", "Argument", "x", shapes=[(2,)]),  # an operator that is called so
+        tf_node("a<b>", "Return", "Argument:o:0", "lost:0", f={"func": {"name": "body"}}),
+        tf_node("deeper/op", "NoOp", "^x", "^a<b>"),
+    ])  # fmt: skip
+    graph.library.gradient.add(function_name="body", gradient_func="cond/then")
     return graph
 
 
@@ -91,14 +102,30 @@ def torch_graph() -> Any:
 
 
 def structure_of_graph_def(graph: Any) -> dict[str, Any]:
-    """Operator, inputs and shapes of each node, by its name; a function's nodes as if they stood in its scope."""
+    """Operator, inputs, shapes and called functions of each node, by its name, and each function's by its place."""
+    structure = _structure_of_nodes(graph.node)
+    for number, function in enumerate(graph.library.function):
+        rest = type(function)()
+        rest.CopyFrom(function)
+        del rest.node_def[:]
+        structure[f"function {number}"] = (
+            _structure_of_nodes(function.node_def),
+            rest.SerializeToString(deterministic=True),
+        )
+    structure["gradients"] = [each.SerializeToString() for each in graph.library.gradient]
+    structure["producer"] = graph.versions.producer
+    return structure
+
+
+def _structure_of_nodes(nodes: Iterable[Any]) -> dict[str, Any]:
     structure: dict[str, Any] = {}
-    for node in graph.node:
+    for node in nodes:
         shapes = [
             None if shape.unknown_rank else [dim.size for dim in shape.dim]
             for shape in node.attr["_output_shapes"].list.shape
         ]
-        structure[node.name] = (node.op, list(node.input), shapes)
+        called = {key: value.func.name for key, value in node.attr.items() if value.HasField("func")}
+        structure[node.name] = (node.op, list(node.input), shapes, called)
     return structure
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import types
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -12,7 +13,6 @@ from hypothesis import strategies as st
 
 from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.formats._anf_names import AnfNames, drawable_name
-from ms_summary_bridge.formats._graph_def import split_input
 from ms_summary_bridge.formats.anf_graph import AnfCounts, convert_graph_def
 from ms_summary_bridge.formats.graph_events import is_converted_graph
 from ms_summary_bridge.formats.graph_restoration import restore_graph_def
@@ -145,8 +145,8 @@ def test_a_parameter_takes_the_name_of_nothing_that_stands_in_a_scope() -> None:
 def test_a_tensorflow_graph_with_everything_that_is_hard_to_draw() -> None:
     drawn = Drawn(tensorflow_graph())
     assert drawn.counts == AnfCounts(
-        nodes=18, arguments=1, returns=1, functions=1, edges=22, control_edges=4, dangling_edges=2, merged_edges=2,
-        operators=14, parameters=3, constants=3, renamed=4,
+        nodes=21, arguments=3, returns=2, functions=2, edges=28, control_edges=7, dangling_edges=3, merged_edges=2,
+        operators=19, parameters=4, constants=3, renamed=5,
     )  # fmt: skip
     assert {name: node.op_type for name, node in drawn.nodes.items()} == {
         "layer1/kernel/Assign": "AssignVariableOp",
@@ -163,6 +163,11 @@ def test_a_tensorflow_graph_with_everything_that_is_hard_to_draw() -> None:
         "metric(:Scalar)": "Identity",
         "body/inner/mul": "Mul",
         "body/return/r": "Return",
+        "body/return/done": "Return",
+        "cond.then/unused": "Argument",
+        "cond.then/Argument": "Argument",
+        "cond.then/a_b_": "Return",
+        "cond.then/deeper/op": "NoOp",
     }
     assert drawn.inputs("layer1/MatMul") == ["x", "layer1.kernel"]
     assert drawn.inputs("(layer1)") == ["layer1/MatMul", "layer1.bias"]
@@ -171,6 +176,8 @@ def test_a_tensorflow_graph_with_everything_that_is_hard_to_draw() -> None:
     assert drawn.inputs("lost") == ["^gone", "nowhere"]
     assert drawn.inputs("body/inner/mul") == ["^body.two", "body.v", "body.two"]  # of two, MindInsight draws the last
     assert drawn.inputs("body/return/r") == ["body/inner/mul"]
+    assert drawn.inputs("body/return/done") == ["^body.two"]
+    assert drawn.inputs("cond.then/a_b_") == ["cond.then/Argument", "cond.then.lost"]
     assert types_of(drawn.nodes["split"].output_type) == [("DT_FLOAT32", [-1, 2]), ("DT_FLOAT32", [-1, 1])]
     assert types_of(drawn.parameters["x"].type) == ("DT_FLOAT32", [-1, 4])
     assert list(drawn.constants["layer1.bias"].tensor_val.float_data) == [0.5] * 3
@@ -340,21 +347,27 @@ GRAPH_DEFS = st.builds(
         node=nodes,
         library={"function": [
             {"signature": {"name": name, "input_arg": [{"name": each} for each in arguments]},
-             "node_def": inner, "ret": returns}
-            for name, arguments, inner, returns in functions
+             "node_def": inner, "ret": returns, "control_ret": orders}
+            for name, arguments, inner, returns, orders in functions
         ]},
     ),
     st.lists(_NODES, max_size=8),
     st.lists(st.tuples(_NAMES, st.lists(_NAMES, max_size=2), st.lists(_NODES, max_size=3),
-                       st.dictionaries(_NAMES, _INPUTS, max_size=2)), max_size=2),
+                       st.dictionaries(_NAMES, _INPUTS, max_size=2), st.dictionaries(_NAMES, _NAMES, max_size=1)),
+             max_size=2),
 )  # fmt: skip
+
+
+def is_drawn(source: Any) -> bool:
+    """Whether there is anything in a graph."""
+    return bool(source.node) or any(
+        each.node_def or each.signature.input_arg or each.ret or each.control_ret for each in source.library.function
+    )
 
 
 @given(GRAPH_DEFS)
 def test_every_graph_is_drawn_whole(source: Any) -> None:
-    if not source.node and not any(
-        each.node_def or each.signature.input_arg or each.ret for each in source.library.function
-    ):
+    if not is_drawn(source):
         with pytest.raises(InvalidValueError, match="empty"):
             convert_graph_def(source.SerializeToString())
         return
@@ -396,51 +409,36 @@ def test_what_is_wrong_is_said(graph_def: bytes, reason: str) -> None:
 # ---------------------------------------------------------------- and back
 
 
-def flattened(source: Any) -> Any:
-    """The graph with each function's nodes in its scope, as they are drawn."""
-    graph = tb_pb.GraphDef(node=source.node)
-    for function in source.library.function:
-        prefix = function.signature.name
-        arguments = [tf_node(each.name, "Argument") for each in function.signature.input_arg]
-        returns = [tf_node(f"return/{name}", "Return", text) for name, text in function.ret.items()]
-        for node in (*arguments, *function.node_def, *returns):
-            inputs = []
-            for text in node.input:
-                name, is_control, output = split_input(text)
-                inputs.append("^" * is_control + f"{prefix}/{name}{output}")
-            graph.node.add(name=f"{prefix}/{node.name}", op=node.op, input=inputs, attr=node.attr)
-    return graph
-
-
 @pytest.mark.parametrize("source", [tensorflow_graph(), torch_graph()], ids=["tensorflow", "torch"])
 def test_a_graph_comes_back_from_its_drawing(source: Any) -> None:
     drawn = Drawn(source)
     restored, counts = restore_graph_def(drawn.bytes)
-    expected = structure_of_graph_def(flattened(source))
-    if "body/two" in expected:  # a constant has a shape whether its node said so or not
-        expected["body/two"] = ("Const", [], [[]])
-    assert structure_of_graph_def(tb_pb.GraphDef.FromString(restored)) == expected
+    assert structure_of_graph_def(tb_pb.GraphDef.FromString(restored)) == structure_of_graph_def(source)
+    parts = ("functions", "arguments", "returns", "edges")
+    assert [getattr(counts, each) for each in parts] == [getattr(drawn.counts, each) for each in parts]
+    assert counts.operators + counts.parameters + counts.constants == drawn.counts.nodes
     assert counts.edges == drawn.counts.edges
     assert not is_converted_graph(restored)
 
 
 @given(GRAPH_DEFS)
 def test_names_operators_edges_and_shapes_of_every_graph_come_back(source: Any) -> None:
-    del source.library.function[:]
-    names = [node.name for node in source.node]
-    if not names or len(names) != len(set(names)):
+    groups = [source.node, *(each.node_def for each in source.library.function)]
+    names = [[node.name for node in nodes] for nodes in groups]
+    if not is_drawn(source) or any(len(each) != len(set(each)) for each in names):
         return
-    for node in source.node:
+    for node in chain(*groups):
         node.op = node.op or "Unknown"
         node.input[:] = sorted(node.input, key=lambda text: text.startswith("^"))  # TensorFlow's order
-        if node.op == "Const" and "_output_shapes" in node.attr:
-            del node.attr["_output_shapes"]
-    restored = tb_pb.GraphDef.FromString(restore_graph_def(Drawn(source).bytes)[0])
-    found = structure_of_graph_def(restored)
-    for node in restored.node:
-        if node.op == "Const":
-            found[node.name] = (*found[node.name][:2], [])
-    assert found == structure_of_graph_def(source)
+    drawn = Drawn(source)
+    found, counts = restore_graph_def(drawn.bytes)
+    restored = tb_pb.GraphDef.FromString(found)
+    assert counts.operators + counts.parameters + counts.constants == drawn.counts.nodes
+    assert counts.edges == drawn.counts.edges
+    again = Drawn(restored).counts
+    parts = ("nodes", "edges", "control_edges", "dangling_edges", "functions", "arguments", "returns")
+    assert [getattr(again, each) for each in parts] == [getattr(drawn.counts, each) for each in parts]
+    assert structure_of_graph_def(restored) == structure_of_graph_def(source)
 
 
 def test_a_constant_keeps_its_shape() -> None:

@@ -81,13 +81,19 @@ def test_mindinsight_draws_graphs_of_tensorboard(client: MindInsightClient) -> N
         "metric(:Scalar)": "Identity",
         "body/inner/mul": "Mul",
         "body/return/r": "Return",
+        "body/return/done": "Return",
+        "cond.then/unused": "Argument",
+        "cond.then/Argument": "Argument",
+        "cond.then/a_b_": "Return",
+        "cond.then/deeper/op": "NoOp",
     }
     # Parameters and constants stand beside each scope that takes them.
     assert {name for name, node in nodes.items() if node["type"] == "Parameter"} == {
         "layer1/x", "layer1/layer1.kernel", "layer1/kernel/layer1.kernel", "body/inner/body.v",
+        "cond.then/cond.then.x", "cond.then/deeper/cond.then.x",
     }  # fmt: skip
     assert {name for name, node in nodes.items() if node["type"] == "Const"} == {
-        "layer1.bias", "layer1/kernel/layer1.kernel.zeros", "body/inner/body.two",
+        "layer1.bias", "layer1/kernel/layer1.kernel.zeros", "body/inner/body.two", "body/return/body.two",
     }  # fmt: skip
     assert edges_of(nodes["layer1/MatMul"]) == {
         "layer1/x": ("data", [[-1, 4]]),
@@ -95,11 +101,11 @@ def test_mindinsight_draws_graphs_of_tensorboard(client: MindInsightClient) -> N
     }
     assert edges_of(nodes["out/_b_"]) == {"init": ("control", []), "split": ("data", [[-1, 2], [-1, 1]])}
     assert edges_of(nodes["body/return/r"]) == {"body/inner/mul": ("data", [])}
-    # 22 edges, two of them from names that nothing has and two drawn as one with another.
-    assert sum(len(node["input"]) for node in nodes.values()) == 18
+    # 28 edges, three of them from names that nothing has and two drawn as one with another.
+    assert sum(len(node["input"]) for node in nodes.values()) == 23
     assert nodes["layer1/MatMul"]["attr"]["transpose_a"] == "dtype: DT_BOOL\nbool_val: false\n"
     scopes = client.get_json("datavisual/graphs/nodes", train_id="./tensorflow")["nodes"]
-    assert {node["name"] for node in scopes if node["type"] == "name_scope"} == {"layer1", "out", "body"}
+    assert {node["name"] for node in scopes if node["type"] == "name_scope"} == {"layer1", "out", "body", "cond.then"}
 
     torch = leaves(client, "torch")
     assert edges_of(torch["Net/Linear[fc1]/input/15"]) == {

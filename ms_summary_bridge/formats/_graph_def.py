@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from ms_summary_bridge.formats import wire
+from ms_summary_bridge.formats._graph_marks import HOLDER, MEMBER, Holder, read_holder
 from ms_summary_bridge.formats._origin import Origin, decode_origin
 
 __all__ = ["Function", "GraphDef", "Node", "read_graph_def", "split_input"]
@@ -33,6 +34,10 @@ class Node(msgspec.Struct):
     """Names and `AttrValue`s."""
     origin: Origin | None = None
     """What it was in a MindSpore graph, where it was drawn from one and is no operator."""
+    group: int = 0
+    """Number of the inner graph it was of there; 0 for the outermost."""
+    holders: list[Holder] = []
+    """Its values that held graphs there."""
 
 
 class Function(msgspec.Struct):
@@ -51,6 +56,8 @@ class GraphDef(msgspec.Struct):
 
     nodes: list[Node] = []
     functions: list[Function] = []
+    library: bytes = b""
+    """A `GraphDef` with the versions, and with the functions without their nodes."""
 
 
 def split_input(text: str) -> tuple[str, bool, str]:
@@ -72,10 +79,27 @@ def read_graph_def(data: bytes) -> GraphDef:
         if key == 0x0A:
             graph.nodes.append(_read_node(data, a, b))
         elif key == 0x12:
+            library = b""
             for inner, c, d in wire.fields(data, a, b):
+                content = data[c:d]
                 if inner == 0x0A:
                     graph.functions.append(_read_function(data, c, d))
+                    content = _without_nodes(data, c, d)
+                if inner & 7 == wire.LENGTH_DELIMITED:  # as all there are
+                    library += wire.length_delimited(wire.varint(inner), content)
+            graph.library += wire.length_delimited(b"\x12", library)
+        elif key == 0x22:
+            graph.library += wire.length_delimited(b"\x22", data[a:b])
     return graph
+
+
+def _without_nodes(data: bytes, start: int, end: int) -> bytes:
+    """Returns a `FunctionDef`, which has no fields but messages, without its nodes."""
+    return b"".join(
+        wire.length_delimited(wire.varint(key), data[a:b])
+        for key, a, b in wire.fields(data, start, end)
+        if key != 0x1A and key & 7 == wire.LENGTH_DELIMITED
+    )
 
 
 def _read_node(data: bytes, start: int, end: int) -> Node:
@@ -94,6 +118,10 @@ def _read_node(data: bytes, start: int, end: int) -> Node:
             node.attributes[name] = value
         elif key == _ORIGIN:
             node.origin = decode_origin(data[start:end])
+        elif key == MEMBER:
+            node.group = a
+        elif key == HOLDER:
+            node.holders.append(read_holder(data, a, b))
     return node
 
 

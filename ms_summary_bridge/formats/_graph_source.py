@@ -20,14 +20,34 @@ from typing import Final
 import msgspec
 
 from ms_summary_bridge.formats import wire
+from ms_summary_bridge.formats._graph_marks import LIBRARY, MEMBER, SHAPES, SIGNATURE
 from ms_summary_bridge.formats._origin import Origin, decode_origin
 
-__all__ = ["Constant", "Graph", "Operator", "Output", "Parameter", "read_graph"]
+__all__ = ["FUNCTION", "Constant", "Graph", "Operator", "Output", "Parameter", "Part", "read_graph"]
 
+FUNCTION: Final = "function"
+"""Kind of the origin of an attribute that named a function."""
 _ORIGIN: Final = 1000 << 3 | wire.LENGTH_DELIMITED
 
 
-class Operator(msgspec.Struct):
+class Part(msgspec.Struct):
+    """What an operator, a parameter and a constant say of the TensorFlow graph they were drawn from, if they were."""
+
+    origin: Origin | None = None
+    group: int = 0
+    """Number of the function it was of; 0 for none."""
+    is_signature: bool = False
+    """Whether it was an argument or an output of that function, and no node."""
+
+    def read(self, key: int, value: int, data: bytes, start: int, end: int) -> None:
+        """Reads the field `key`, if it is one of ours, of the message in `data[start:end]`."""
+        if key == _ORIGIN:
+            self.origin = decode_origin(data[start:end])
+        elif key in (MEMBER, SIGNATURE):
+            self.group, self.is_signature = value, key == SIGNATURE
+
+
+class Operator(Part):
     """A `NodeProto`."""
 
     name: str = ""
@@ -41,18 +61,18 @@ class Operator(msgspec.Struct):
     """Names and `ValueProto`s."""
     output_type: bytes = b""
     """A `TypeProto`."""
-    origin: Origin | None = None
     input_origins: dict[int, str] = {}
     """By the number of an input."""
+    called: set[str] = set()
+    """Attributes that named a function in TensorFlow."""
 
 
-class Parameter(msgspec.Struct):
+class Parameter(Part):
     """A `ParameterProto`."""
 
     name: str = ""
     type: bytes = b""
     default: bytes | None = None
-    origin: Origin | None = None
 
 
 class Output(msgspec.Struct):
@@ -62,12 +82,13 @@ class Output(msgspec.Struct):
     type: bytes = b""
 
 
-class Constant(msgspec.Struct):
+class Constant(Part):
     """A `NamedValueProto`."""
 
     name: str = ""
     value: bytes = b""
-    origin: Origin | None = None
+    shapes: bytes | None = None
+    """Those its node gave, as an `AttrValue`; empty: it gave none; None: it is not known."""
 
 
 class Graph(msgspec.Struct):
@@ -78,6 +99,8 @@ class Graph(msgspec.Struct):
     parameters: list[Parameter] = []
     outputs: list[Output] = []
     constants: list[Constant] = []
+    library: bytes = b""
+    """All of the TensorFlow graph it was drawn from but nodes; a `GraphDef`."""
 
 
 def read_graph(data: bytes) -> Graph:
@@ -98,7 +121,9 @@ def read_graph(data: bytes) -> Graph:
         elif key == 0x22:
             graph.outputs.append(Output(*_read_pair(data, a, b)))
         elif key == 0x2A:
-            graph.constants.append(Constant(*_read_pair(data, a, b), decode_origin(data[a:b])))
+            graph.constants.append(_read_constant(data, a, b))
+        elif key == LIBRARY:
+            graph.library = data[a:b]
     return graph
 
 
@@ -117,15 +142,19 @@ def _read_operator(data: bytes, start: int, end: int) -> Operator:
         elif key == 0x22:
             operator.scope = data[a:b].decode()
         elif key == 0x2A:
-            operator.attributes.append(_read_pair(data, a, b))
+            name, value = _read_pair(data, a, b)
+            operator.attributes.append((name, value))
+            found = decode_origin(data[a:b])
+            if found is not None and found.kind == FUNCTION:
+                operator.called.add(name)
         elif key == 0x32:
             operator.output_type = data[a:b]
         elif key == 0x42:
             operator.full_name = data[a:b].decode()
         elif key == 0x52:
             operator.instance_name = data[a:b].decode()
-        elif key == _ORIGIN:
-            operator.origin = decode_origin(data[start:end])
+        else:
+            operator.read(key, a, data, start, end)
     return operator
 
 
@@ -152,9 +181,20 @@ def _read_parameter(data: bytes, start: int, end: int) -> Parameter:
             parameter.type = data[a:b]
         elif key == 0x1A:
             parameter.default = data[a:b]
-        elif key == _ORIGIN:
-            parameter.origin = decode_origin(data[start:end])
+        else:
+            parameter.read(key, a, data, start, end)
     return parameter
+
+
+def _read_constant(data: bytes, start: int, end: int) -> Constant:
+    constant = Constant()
+    constant.name, constant.value = _read_pair(data, start, end)
+    for key, a, b in wire.fields(data, start, end):
+        if key == SHAPES:
+            constant.shapes = data[a:b]
+        else:
+            constant.read(key, a, data, start, end)
+    return constant
 
 
 def _read_pair(data: bytes, start: int, end: int) -> tuple[str, bytes]:

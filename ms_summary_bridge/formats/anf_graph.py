@@ -9,7 +9,8 @@ Source: `proto/tensorboard/graph.proto` and `proto/mindspore/graph.proto`; what 
 * Parameters and constants take no inputs, are drawn beside what takes them, and not at all where nothing does. So a
   node becomes one of these only if it takes nothing and something takes it; else it is drawn as an operator.
 * Several edges from one node to another are drawn as one. An edge from a name that nothing has is passed over.
-* Graphs inside a graph are not drawn, so the functions of the library are put beside it, each in a scope of its own.
+* Graphs inside a graph are not drawn, so the functions of the library are put beside it, each in a scope of its own
+  (see `formats._graph_marks`).
 * Fields it does not know are passed over, so that each part says what it was (see `formats._graph_source`).
 """
 
@@ -26,6 +27,8 @@ from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats._anf_names import AnfNames, drawable_name
 from ms_summary_bridge.formats._anf_values import AnfValueEncoder
 from ms_summary_bridge.formats._graph_def import Function, GraphDef, Node, read_graph_def, split_input
+from ms_summary_bridge.formats._graph_marks import encode_library, encode_member, encode_shapes
+from ms_summary_bridge.formats._graph_source import FUNCTION
 from ms_summary_bridge.formats._origin import Origin, encode_origin
 
 __all__ = [
@@ -45,6 +48,7 @@ _PARAMETERS: Final = {
 }
 _ARGUMENT: Final = "Argument"
 _RETURN: Final = "Return"
+_FUNCTION_NAME: Final = b"\x52"  # field `func` of an AttrValue, which has one field
 _RESERVED: Final = {"Const", "Parameter"}  # operators that MindInsight would take for these
 _TYPE_ATTRIBUTES: Final = ("dtype", "DstT", "output_type", "out_type", "Tout", "T")  # the first that there is
 
@@ -140,6 +144,8 @@ class _Drawn(msgspec.Struct):
     """0 for the graph, else the number of the function: names are looked up there."""
     name: str
     """With the scope of the function before it."""
+    is_signature: bool = False
+    """An argument or an output of the function."""
     is_used: bool = False
     id: str = ""
     """What an input calls it; empty until it has one."""
@@ -158,7 +164,8 @@ class _Drawing:
         self._scopes: list[str] = []  # by group
         self._dangling: dict[str, str] = {}  # name that nothing has -> name written
         self._names = AnfNames(())
-        self._add_group(source.nodes, "")
+        self._library = source.library
+        self._add_group([(node, False) for node in source.nodes], "")
         self.counts.nodes = len(source.nodes)
         scopes = {node.name.partition("/")[0] for node in source.nodes}
         for function in source.functions:
@@ -170,23 +177,23 @@ class _Drawing:
             scopes.add(scope)
             self._add_group(self._nodes_of(function), scope)
 
-    def _nodes_of(self, function: Function) -> list[Node]:
-        """Returns the nodes of a function, its arguments before and its outputs behind them."""
+    def _nodes_of(self, function: Function) -> list[tuple[Node, bool]]:
+        """Returns the nodes of a function, and before and behind them (True) its arguments and its outputs."""
         self.counts.arguments += len(function.arguments)
         self.counts.returns += len(function.returns)
         return [
-            *(Node(name, _ARGUMENT, attributes=_type_attribute(number)) for name, number in function.arguments),
-            *function.nodes,
-            *(Node(f"return/{name}", _RETURN, [source]) for name, source in function.returns),
+            *((Node(name, _ARGUMENT, attributes=_type_attribute(number)), True) for name, number in function.arguments),
+            *((node, False) for node in function.nodes),
+            *((Node(f"return/{name}", _RETURN, [source]), True) for name, source in function.returns),
         ]
 
-    def _add_group(self, nodes: list[Node], scope: str) -> None:
+    def _add_group(self, nodes: list[tuple[Node, bool]], scope: str) -> None:
         found: dict[str, _Drawn] = {}
         group = len(self._found)
         self._found.append(found)
         self._scopes.append(f"{scope}/" if scope else "")
-        for node in nodes:
-            drawn = _Drawn(node, group, f"{scope}/{node.name}" if scope else node.name)
+        for node, is_signature in nodes:
+            drawn = _Drawn(node, group, f"{scope}/{node.name}" if scope else node.name, is_signature)
             self._nodes.append(drawn)
             self.counts.ambiguous += found.setdefault(node.name, drawn) is not drawn
 
@@ -211,7 +218,8 @@ class _Drawing:
         constants = [self._constant(drawn) for drawn in plain if drawn.node.op in _CONSTANTS]
         counts = self.counts
         counts.operators, counts.parameters, counts.constants = len(operators), len(parameters), len(constants)
-        return write_graph(True, map(self._operator, operators), parameters, [], constants), counts
+        graph = write_graph(True, map(self._operator, operators), parameters, [], constants)
+        return graph + encode_library(self._library), counts
 
     def _is_plain(self, drawn: _Drawn) -> bool:
         """Whether a node becomes a parameter or a constant."""
@@ -223,12 +231,13 @@ class _Drawing:
     def _parameter(self, drawn: _Drawn) -> bytes:
         out = wire.length_delimited(b"\x0a", drawn.id.encode())
         out += wire.length_delimited(b"\x12", self._type(drawn.node.attributes))
-        return out + encode_origin(Origin(drawn.name, kind=drawn.node.op))
+        return out + _marks(drawn, Origin(drawn.node.name, kind=drawn.node.op))
 
     def _constant(self, drawn: _Drawn) -> bytes:
         out = wire.length_delimited(b"\x0a", drawn.id.encode())
         out += wire.length_delimited(b"\x12", self._values.constant(drawn.node.attributes))
-        return out + encode_origin(Origin(drawn.name, kind=drawn.node.op))
+        out += encode_shapes(drawn.node.attributes.get("_output_shapes", b""))
+        return out + _marks(drawn, Origin(drawn.node.name, kind=drawn.node.op))
 
     def _operator(self, drawn: _Drawn) -> bytes:
         node = drawn.node
@@ -236,19 +245,22 @@ class _Drawing:
         op = node.op or "Unknown"
         if op in _RESERVED or op.endswith("_scope"):
             op = f"{op}Op"
-        is_renamed, is_other = drawn.full_name != drawn.name, op != node.op
-        origin = Origin(drawn.name if is_renamed else None, kind=node.op if is_other else "")
+        is_renamed, is_other = drawn.full_name != node.name, op != node.op
+        origin = Origin(node.name if is_renamed else None, kind=node.op if is_other else "")
         fields = [self._attribute(entry) for entry in sorted(attributes.items())]
         if node.device:
             fields.append(self._attribute(("device", _text_attribute(node.device))))
         return encode_operator(
             drawn.id, op, drawn.full_name, self._inputs(drawn), fields, self._type(node.attributes)
-        ) + encode_origin(origin)
+        ) + _marks(drawn, origin)
 
     def _attribute(self, entry: tuple[str, bytes]) -> bytes:
         encoded = self._attributes.get(entry)
         if encoded is None:
-            encoded = self._attributes[entry] = encode_attribute(entry[0], self._values.value(entry[1]))
+            encoded = encode_attribute(entry[0], self._values.value(entry[1]))
+            if entry[1].startswith(_FUNCTION_NAME):  # drawn in words
+                encoded += encode_origin(Origin(kind=FUNCTION))
+            self._attributes[entry] = encoded
         return encoded
 
     def _type(self, attributes: dict[str, bytes]) -> bytes:
@@ -268,16 +280,20 @@ class _Drawing:
             source = self._found[drawn.group].get(name)
             if source is None:
                 counts.dangling_edges += 1
-                name = self._scopes[drawn.group] + name
-                known = self._dangling.get(name)
+                wish = self._scopes[drawn.group] + name
+                known = self._dangling.get(wish)
                 if known is None:
-                    known = self._dangling[name] = self._names.take_id(name)
+                    known = self._dangling[wish] = self._names.take_id(wish)
                 inputs.append(encode_input(known, is_control, name + output))
                 continue
             counts.merged_edges += source.id in seen
             seen.add(source.id)
             inputs.append(encode_input(source.id, is_control, output))
         return inputs
+
+
+def _marks(drawn: _Drawn, origin: Origin) -> bytes:
+    return encode_origin(origin) + encode_member(drawn.group, is_signature=drawn.is_signature)
 
 
 def _is_data(text: str) -> bool:

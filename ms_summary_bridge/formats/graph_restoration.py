@@ -2,8 +2,9 @@
 
 Layer: errors < **formats.graph_restoration**.
 
-What comes back has the nodes, edges, scopes, types and shapes of the original. A node of a drawing says what it was
-where its kind or its name does not (field 1000, see the two modules). Values that were drawn in words stay words.
+What comes back has the nodes, edges, scopes, types and shapes of the original, and its functions or sub-graphs. A node
+of a drawing says what it was where its kind or its name does not (field 1000, see the two modules), and which inner
+graph it is of (`formats._graph_marks`). Values that were drawn in words stay words.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats._anf_values import AnfValueEncoder
 from ms_summary_bridge.formats._graph_def import Node, read_graph_def, split_input
-from ms_summary_bridge.formats._graph_source import Operator, read_graph
+from ms_summary_bridge.formats._graph_source import Operator, Part, read_graph
 from ms_summary_bridge.formats._graph_values import ValueEncoder
 from ms_summary_bridge.formats._origin import Origin
 from ms_summary_bridge.formats.anf_graph import (
@@ -24,6 +25,7 @@ from ms_summary_bridge.formats.anf_graph import (
     read_safely,
     write_graph,
 )
+from ms_summary_bridge.formats.protos import tb_pb
 
 __all__ = ["RestoredCounts", "restore_graph", "restore_graph_def"]
 
@@ -38,13 +40,24 @@ class RestoredCounts(msgspec.Struct):
     constants: int = 0
     outputs: int = 0
     edges: int = 0
+    subgraphs: int = 0
+    functions: int = 0
+    arguments: int = 0
+    """Of functions."""
+    returns: int = 0
+    """Outputs of functions."""
 
     def describe(self) -> str:
         """Returns the counts in words."""
-        return (
+        text = (
             f"{self.operators} operators, {self.edges} edges; {self.parameters} parameters, "
             f"{self.constants} constants, {self.outputs} outputs"
         )
+        if self.subgraphs:
+            text += f", {self.subgraphs} graphs inside it"
+        if self.functions:
+            text += f"; {self.functions} functions with {self.arguments} arguments and {self.returns} outputs"
+        return text
 
 
 def restore_graph(graph_def: bytes) -> tuple[bytes, RestoredCounts]:
@@ -157,8 +170,7 @@ def restore_graph_def(graph: bytes) -> tuple[bytes, RestoredCounts]:
     Raises:
         InvalidValueError: The bytes are no graph, or it is empty.
 
-    Loss: a function of the library comes back as nodes in a scope, as it was drawn; values that were drawn in words,
-    and what was cut.
+    Loss: values that were drawn in words, and what was cut; the order of nodes.
     """
     return read_safely(lambda: _restore_graph_def(graph))
 
@@ -166,28 +178,45 @@ def restore_graph_def(graph: bytes) -> tuple[bytes, RestoredCounts]:
 def _restore_graph_def(graph: bytes) -> tuple[bytes, RestoredCounts]:
     source = read_graph(graph)
     values = ValueEncoder()
-    counts = RestoredCounts(len(source.operators), len(source.parameters), len(source.constants))
+    rest = tb_pb.GraphDef.FromString(source.library)
+    functions = rest.library.function
+    counts = RestoredCounts(functions=len(functions))
+    counts.arguments = sum(len(each.signature.input_arg) for each in functions)
+    counts.returns = sum(len(each.ret) + len(each.control_ret) for each in functions)
     names: dict[str, str] = {}  # by id
-    parts: list[bytes] = []
+    groups: list[list[bytes]] = [[] for _ in range(len(functions) + 1)]  # nodes: the graph's, then each function's
+
+    def put(part: Part, node: bytes) -> bool:
+        is_known = part.group < len(groups)
+        if is_known and part.is_signature:  # stands in the library
+            return False
+        groups[part.group if is_known else 0].append(node)
+        return True
+
     for parameter in source.parameters:
         name, op = _origin_of(parameter.origin, parameter.name, "Placeholder")
         names[parameter.name] = name
         encoded = values.type(parameter.type)
-        parts.append(_node(name, op, [], {"dtype": encoded.type, "_output_shapes": encoded.shapes}))
+        node = _node(name, op, [], {"dtype": encoded.type, "_output_shapes": encoded.shapes})
+        counts.parameters += put(parameter, node)
     for constant in source.constants:
         name, op = _origin_of(constant.origin, constant.name, "Const")
         names[constant.name] = name
         value = values.value(constant.value)
-        attributes = {"value": value.value, "dtype": value.type, "_output_shapes": value.shapes}
-        parts.append(_node(name, op, [], attributes))
+        shapes = value.shapes if constant.shapes is None else constant.shapes or None
+        attributes = {"value": value.value, "dtype": value.type, "_output_shapes": shapes}
+        counts.constants += put(constant, _node(name, op, [], attributes))
     for operator in source.operators:
         names[operator.name] = _origin_of(operator.origin, operator.full_name, "")[0]
     for operator in source.operators:
-        parts.append(_graph_def_node(operator, names, values))
+        counts.operators += put(operator, _graph_def_node(operator, names, values))
         counts.edges += len(operator.inputs)
-    if not parts:
+    if not any(groups) and not functions:
         raise InvalidValueError("the graph is empty")
-    return b"".join(wire.length_delimited(b"\x0a", part) for part in parts), counts
+    for function, nodes in zip(functions, groups[1:], strict=True):
+        function.MergeFromString(b"".join(wire.length_delimited(b"\x1a", node) for node in nodes))
+    graph = b"".join(wire.length_delimited(b"\x0a", node) for node in groups[0])
+    return graph + rest.SerializeToString(deterministic=True), counts
 
 
 def _origin_of(origin: Origin | None, name: str, op: str) -> tuple[str, str]:
@@ -204,8 +233,18 @@ def _graph_def_node(operator: Operator, names: dict[str, str], values: ValueEnco
         inputs.append(("^" if is_control else "") + names.get(key, "") + origin)  # which is all of a name nothing has
     inputs.sort(key=lambda text: text.startswith("^"))  # TensorFlow's order
     attributes: dict[str, bytes | None] = {key: values.value(value).value for key, value in operator.attributes}
+    for key in operator.called:
+        attributes[key] = _function_name(attributes[key] or b"")
     attributes["_output_shapes"] = values.type(operator.output_type).shapes
     return _node(names[operator.name], _origin_of(operator.origin, "", operator.op_type)[1], inputs, attributes)
+
+
+def _function_name(words: bytes) -> bytes:
+    """Returns the name of a function as an `AttrValue`, from the words it is drawn in, where they were not cut."""
+    before, mark, name = _text_of(words).partition("function ")
+    if before or not mark or name.endswith(" ..."):
+        return words
+    return wire.length_delimited(b"\x52", wire.length_delimited(b"\x0a", name.encode()))
 
 
 def _node(name: str, op: str, inputs: list[str], attributes: dict[str, bytes | None]) -> bytes:
