@@ -45,6 +45,7 @@ _MARKER_OF_FIXTURE = {
     "tensorboard_server": "tensorboard",
     "mindinsight_server": "mindinsight",
     "mindformers_python": "mindformers",
+    "wandb_python": "wandb",
 }
 
 
@@ -159,7 +160,17 @@ def mindinsight_server(tmp_path: Path) -> Iterator[MindInsightServer]:
 @pytest.fixture(scope="session")
 def mindformers_python() -> Path:
     """The Python of the environment that has MindFormers, which is made if it is missing."""
-    done = subprocess.run([str(ROOT / "tools" / "environment"), "mindformers"], stdin=subprocess.DEVNULL, check=False)
+    return _python_of("mindformers")
+
+
+@pytest.fixture(scope="session")
+def wandb_python() -> Path:
+    """The Python of the environment that has Weights & Biases, which is made if it is missing."""
+    return _python_of("wandb")
+
+
+def _python_of(name: str) -> Path:
+    done = subprocess.run([str(ROOT / "tools" / "environment"), name], stdin=subprocess.DEVNULL, check=False)
     if done.returncode:
-        pytest.fail("the environment for MindFormers cannot be made; see above", pytrace=False)
-    return Path(os.environ.get("MSB_VENVS", ROOT / ".venvs")).resolve() / "mindformers" / "bin" / "python"
+        pytest.fail(f"the environment {name} cannot be made; see above", pytrace=False)
+    return Path(os.environ.get("MSB_VENVS", ROOT / ".venvs")).resolve() / name / "bin" / "python"

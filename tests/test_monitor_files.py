@@ -10,15 +10,11 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from ms_summary_bridge.errors import LogdirError, MissingDependencyError
-from ms_summary_bridge.monitor import build_monitor_callbacks, load_config
-from ms_summary_bridge.monitor.backends import WandbSink
+from ms_summary_bridge.errors import LogdirError
 from ms_summary_bridge.monitor.distributed import Place
-from ms_summary_bridge.monitor.facts import TrainingFacts
 from ms_summary_bridge.monitor.faults import Faults
 from ms_summary_bridge.monitor.journal import read_journal
 from ms_summary_bridge.monitor.line_file import LineFile
@@ -368,49 +364,3 @@ for _ in range(2):
     said = {process.communicate(timeout=60)[0] for process in ranks}
     assert len(said) == 1
     assert len(set(said.pop().split())) == 2
-
-
-# ------------------------------------------------------------------ Weights & Biases
-
-
-def test_wandb_must_be_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingDependencyError, match="pip install wandb"):
-        build_monitor_callbacks({"backend": "wandb", "save_dir": str(tmp_path)})
-
-
-def test_wandb_gets_samples_and_warnings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[tuple[str, Any]] = []
-
-    class Run:
-        def log(self, data: dict[str, Any], step: int | None = None) -> None:
-            calls.append(("log", (data, step)))
-
-        def alert(self, title: str, text: str) -> None:
-            calls.append(("alert", (title, text)))
-
-        def finish(self) -> None:
-            calls.append(("finish", None))
-
-    class Wandb:
-        @staticmethod
-        def init(*, project: str, name: str, group: str, config: dict[str, Any], **_: str) -> Run:
-            calls.append(("init", (project, name, group, config["dataset"])))
-            return Run()
-
-    monkeypatch.setitem(sys.modules, "wandb", Wandb)  # type: ignore[arg-type]
-    config = load_config({"save_dir": str(tmp_path), "project": "p", "tags": {"dataset": "v3"}})
-    sink = WandbSink(config, TrainingFacts(), str(tmp_path / "p" / "run"), {"commit": "abc"})
-    sink.open()
-    sink.write_sample(Sample(step=7, values={"loss": 0.5}))
-    note = {"step": 7, "wall_time": 1.0, "text": "loss is high"}
-    sink.write_note(Note(kind="warning", fields={"metric": "loss"}, **note))  # type: ignore[arg-type]
-    sink.write_note(Note(kind="end", **note))  # type: ignore[arg-type]
-    sink.close()
-    assert calls == [
-        ("init", ("p", "run", "run", "v3")),
-        ("log", ({"loss": 0.5}, 7)),
-        ("alert", ("p: loss", "loss is high")),
-        ("finish", None),
-    ]
