@@ -130,7 +130,7 @@ def _structure_of_nodes(nodes: Iterable[Any]) -> dict[str, Any]:
 
 
 def structure_of_anf(graph: Any) -> dict[str, Any]:
-    """Operators, parameters, constants and outputs of a graph without the numbers they are known by."""
+    """Operators, parameters, constants and outputs of a graph and of those in it, without the numbers they have."""
     sources: dict[str, tuple[str, object]] = {}
     for index, node in enumerate(graph.node):
         sources.setdefault(node.name or str(index + 1), ("operator", index))
@@ -142,16 +142,30 @@ def structure_of_anf(graph: Any) -> dict[str, Any]:
     def sources_of(node: Any, kind: int) -> list[Any]:
         return [sources.get(each.name, ("nothing", each.name)) for each in node.input if each.type == kind]
 
+    def inner_of(value: Any) -> list[Any]:
+        return [(inner.name, structure_of_anf(inner)) for inner in graphs_in(value)]
+
     return {
         "operators": [
             (node.op_type or "Call", node.full_name, node.scope, types_of(node.output_type), sources_of(node, 0),
-             sources_of(node, 1), node.instance_name, sorted(attribute.name for attribute in node.attribute))
+             sources_of(node, 1), node.instance_name, {each.name: inner_of(each.value) for each in node.attribute})
             for node in graph.node
         ],
         "parameters": {parameter.name: types_of(parameter.type) for parameter in graph.parameters},
-        "constants": {entry.key: list(entry.value.tensor_val.dims) for entry in graph.const_vals},
+        "constants": {
+            entry.key: (list(entry.value.tensor_val.dims), inner_of(entry.value)) for entry in graph.const_vals
+        },
         "outputs": [(sources.get(each.name), types_of(each.type)) for each in graph.outputs],
     }  # fmt: skip
+
+
+def graphs_in(value: Any) -> list[Any]:
+    """Graphs that a value of MindSpore holds."""
+    found = [value.graph] if value.HasField("graph") else []
+    found += value.graphs
+    for inner in [*value.values, *(entry.value for entry in value.dict_val)]:
+        found += graphs_in(inner)
+    return found
 
 
 def types_of(output_type: Any) -> Any:

@@ -28,6 +28,7 @@ from ms_summary_bridge.inspect import inspect_logdir
 from ms_summary_bridge.values import Opaque
 from ms_summary_bridge.verify import verify_logdirs
 from tests.conftest import TensorBoardServer
+from tests.graph_samples import graphs_in
 from tests.mindspore_run import scalars, write_summary
 
 both_loaders = pytest.mark.parametrize("load_fast", [True, False], ids=["fast", "slow"])
@@ -113,14 +114,6 @@ class Drawn:
 
 def source_of(edge: str) -> str:
     return edge.removeprefix("^").partition(":")[0]
-
-
-def graphs_in(value: Any) -> list[Any]:
-    found = [value.graph] if value.HasField("graph") else []
-    found += value.graphs
-    for inner in [*value.values, *(entry.value for entry in value.dict_val)]:
-        found += graphs_in(inner)
-    return found
 
 
 def count_edges(source: Any) -> int:

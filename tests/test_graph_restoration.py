@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import re
 import subprocess
@@ -11,10 +12,14 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from ms_summary_bridge.convert import convert_logdir
+from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Event
+from ms_summary_bridge.formats import wire
+from ms_summary_bridge.formats._graph_marks import Holder, encode_holder, encode_member
 from ms_summary_bridge.formats.graph import convert_graph
 from ms_summary_bridge.formats.graph_events import is_converted_graph
 from ms_summary_bridge.formats.graph_restoration import restore_graph
@@ -34,6 +39,7 @@ from tests.graph_samples import (
     tf_node,
     torch_graph,
 )
+from tests.graph_samples import graphs_in as graphs_in_value
 from tests.mindspore_run import scalars, write_summary
 from tests.test_graph import GRAPHS, Drawn, graph, graph_event, node, number, tensor_type, tuple_type
 
@@ -64,7 +70,7 @@ def llama_graph() -> Any:
 
 @pytest.fixture(scope="module")
 def real_graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a run for each network that tests/real_graphs.py compiles, and for the stored one."""
+    """A directory with a run for each network that tests/real_graphs.py compiles, the stored one, and a nested one."""
     top = tmp_path_factory.mktemp("real_graphs")
     script = Path(__file__).resolve().parent / "real_graphs.py"
     with (top / "output.txt").open("w+") as output:  # MindSpore leaves files where it stands
@@ -75,6 +81,7 @@ def real_graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         output.seek(0)
         assert done.returncode == 0, output.read()[-4000:]
     write_summary(top / "ms" / "llama", [graph_event(llama_graph()), *scalars("loss", range(1, 3))])
+    write_summary(top / "ms" / "nested", [graph_event(nested_graph()), *scalars("loss", range(1, 3))])
     return top / "ms"
 
 
@@ -201,6 +208,120 @@ def test_an_operator_called_like_a_constant_or_an_output_stays_an_operator() -> 
     ops = ["Const", "Parameter", "Output", "Unknown", "Unused"]
     source = graph(*(node(str(i), op, "1", full_name=f"a{i}") for i, op in enumerate(ops, 1)))
     assert structure_of_anf(restored(source)) == structure_of_anf(source)
+
+
+def test_graphs_inside_a_graph_come_back_where_they_were(tmp_path: Path) -> None:
+    source = nested_graph()
+    write_summary(tmp_path / "ms", [graph_event(source), *scalars("loss", range(1, 3))])
+    (run,) = convert_logdir(str(tmp_path / "ms"), str(tmp_path / "tb"), options=WITHOUT_ARCHIVE).runs
+    assert "4 graphs inside it" in run.losses[0].reason
+    (run,) = convert_logdir(str(tmp_path / "tb"), str(tmp_path / "back"), options=WITHOUT_ARCHIVE).runs
+    (loss,) = run.losses
+    assert loss.reason == (
+        "turned back from its drawing; values that were drawn in words stay words; "
+        "8 operators, 16 edges; 3 parameters, 5 constants, 3 outputs, 4 graphs inside it"
+    )
+    (found,) = graphs_in(tmp_path / "back")
+    assert structure_of_anf(found) == structure_of_anf(source)
+    convert_logdir(str(tmp_path / "back"), str(tmp_path / "again"), options=WITHOUT_ARCHIVE)
+    assert structure_of_graph_def(graphs_in(tmp_path / "again")[0]) == structure_of_graph_def(
+        graphs_in(tmp_path / "tb")[0]
+    )
+
+
+def nested_graph() -> Any:
+    """A graph with graphs in a constant, in an attribute, side by side, and inside one another."""
+    body = graph(
+        node("1", "Mul", "x", "cst1", full_name="Default/Mul-op1", scope="Default", output_type=tensor_type(2, 3)),
+        node("2", "Neg", "1", "^1", full_name="Default/Neg-op2", scope="Default"),
+        parameters=["x"], constants={"cst1": number(2)}, outputs=[ms_pb.OutputProto(name="2")], name="body",
+    )  # fmt: skip
+    deep = graph(node("1", "Deep", full_name="Deep-op1"), name="deep/er")
+    held = ms_pb.ValueProto(dtype=ms_pb.DataType.DT_GRAPH, graph=body)
+    middle = graph(
+        node("1", "Call", "cst1", full_name="Call-op1", attribute=[{"name": "branch", "value": held}]),
+        constants={"cst1": number(1)}, name="body",
+    )  # fmt: skip
+    nested = ms_pb.ValueProto(dtype=31, values=[number(7), {"graphs": [deep, middle]}])
+    return graph(
+        node("1", "If", "cst1", "cst2", full_name="If-op1"),
+        node("2", "Add", "1", "w", full_name="net/Add-op2", scope="net"),
+        parameters=["w"], constants={"cst1": held, "cst2": nested}, outputs=[ms_pb.OutputProto(name="2")], name="top",
+    )  # fmt: skip
+
+
+@given(GRAPHS, st.data())
+def test_a_drawing_with_damaged_marks_raises_one_error_only(source: Any, data: st.DataObject) -> None:
+    """No graph gets into itself, or into two others; what is no graph's stays in the outermost."""
+    source.const_vals.add(key="held", value=ms_pb.ValueProto(graph=nested_graph()))
+    nodes = tb_pb.GraphDef.FromString(Drawn(source).bytes).node
+    marks = [
+        encode_member(data.draw(st.integers(0, 9)))
+        + encode_holder(Holder("value", data.draw(st.integers(0, 9)), ms_pb.ValueProto(graph={}).SerializeToString()))
+        for _ in nodes
+    ]
+    damaged = b"".join(
+        wire.length_delimited(b"\x0a", each.SerializeToString() + mark) for each, mark in zip(nodes, marks, strict=True)
+    )
+    with contextlib.suppress(InvalidValueError):
+        restored, counts = restore_graph(damaged)
+        assert counts.operators + counts.parameters + counts.outputs <= len(nodes)
+        assert len(restored) < 10 * len(damaged) + 1000
+
+
+@given(GRAPHS)
+def test_every_graph_of_sound_names_comes_back_with_all_inside_it(source: Any) -> None:
+    make_sound(source)
+    if not (source.node or source.parameters or source.const_vals or source.outputs):
+        return
+    drawn = Drawn(source)
+    found, counts = restore_graph(drawn.bytes)
+    parts = ("parameters", "constants", "outputs", "edges", "subgraphs")
+    assert [getattr(counts, each) for each in parts] == [getattr(drawn.counts, each) for each in parts]
+    assert counts.operators == drawn.counts.nodes
+    back = ms_pb.GraphProto.FromString(found)
+    take_names_of_unnamed(source, back)
+    assert structure_of_anf(back) == structure_of_anf(source)
+
+
+def make_sound(source: Any) -> None:
+    """Gives all parts of a graph, and of those inside it, names as MindSpore gives them."""
+    for index, each in enumerate(source.node):
+        each.name, each.scope = str(index + 1), each.full_name.rpartition("/")[0]
+        for number_, attribute in enumerate(each.attribute):
+            attribute.name = f"key{number_}"
+    for index, each in enumerate(source.parameters):
+        each.name = f"para{index}"
+    for index, each in enumerate(source.const_vals):
+        each.key = f"cst{index + 1}"
+    names = [each.name for each in (*source.node, *source.parameters)] + [each.key for each in source.const_vals]
+    for edge in (*(edge for each in source.node for edge in each.input), *source.outputs):
+        edge.name = [*names, "gone"][len(edge.name) * 7 % (len(names) + 1)]
+    for inner in graphs_inside(source):
+        make_sound(inner)
+
+
+def graphs_inside(source: Any) -> list[Any]:
+    """In the order of constants, and of attributes."""
+    values = [each.value for each in source.const_vals]
+    values += [attribute.value for each in source.node for attribute in each.attribute]
+    return [inner for value in values for inner in graphs_in_value(value)]
+
+
+def take_names_of_unnamed(source: Any, back: Any) -> None:
+    """Operators without a name come back under the one they are drawn with."""
+    for each, other in zip(source.node, back.node, strict=True):
+        if not each.full_name:
+            assert other.full_name.endswith(f"-op{each.name}") or f"-op{each.name}_" in other.full_name
+            each.full_name, each.scope = other.full_name, other.scope
+    constants = {each.key: each for each in back.const_vals}
+    for each in source.const_vals:
+        for one, other in zip(graphs_in_value(each.value), graphs_in_value(constants[each.key].value), strict=True):
+            take_names_of_unnamed(one, other)
+    for each, other in zip(source.node, back.node, strict=True):
+        for attribute, found in zip(each.attribute, other.attribute, strict=True):
+            for one, inner in zip(graphs_in_value(attribute.value), graphs_in_value(found.value), strict=True):
+                take_names_of_unnamed(one, inner)
 
 
 @given(GRAPHS)

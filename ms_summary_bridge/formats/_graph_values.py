@@ -25,7 +25,7 @@ import numpy as np
 
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 
-__all__ = ["TENSORFLOW_TYPES", "EncodedType", "EncodedValue", "ValueEncoder", "to_bytes"]
+__all__ = ["TENSORFLOW_TYPES", "EncodedType", "EncodedValue", "ValueEncoder", "graphs_in", "to_bytes"]
 
 TENSORFLOW_TYPES: Final = {
     1: 10,  # bool
@@ -78,7 +78,9 @@ class EncodedValue(msgspec.Struct, frozen=True):
     index: int
     """The number, for an integer; else 0."""
     graphs: tuple[bytes, ...]
-    """Every `GraphProto` in it, at whatever depth."""
+    """Every `GraphProto` in it, at whatever depth but not inside one another."""
+    outline: bytes
+    """The `ValueProto`, of whose graphs there is but the name; empty where it holds none."""
 
 
 class ValueEncoder:
@@ -198,7 +200,7 @@ def _type_name(number: int) -> str:
 def _encode_value(value: Any) -> EncodedValue:
     attr = tb_pb.AttrValue()
     _set_value(attr, value)
-    graphs = tuple(graph.SerializeToString() for graph in _graphs_in(value))
+    graphs = tuple(graph.SerializeToString() for graph in graphs_in(value))
     if value.HasField("tensor_val"):
         number, sizes = value.tensor_val.data_type, list(islice(value.tensor_val.dims, _MAX_ITEMS))
     else:
@@ -210,7 +212,19 @@ def _encode_value(value: Any) -> EncodedValue:
             shape.dim.add(size=max(size, -1))
         shapes = tb_pb.AttrValue(list=tb_pb.AttrValue.ListValue(shape=[shape])).SerializeToString()
     type_ = _type_attr(TENSORFLOW_TYPES.get(number, 0))
-    return EncodedValue(attr.SerializeToString(), type_, shapes, value.int_val, graphs)
+    return EncodedValue(
+        attr.SerializeToString(), type_, shapes, value.int_val, graphs, _outline(value) if graphs else b""
+    )
+
+
+def _outline(value: Any) -> bytes:
+    """Encodes a value without what its graphs hold; the value itself loses that."""
+    for graph in graphs_in(value):
+        for field, _ in graph.ListFields():
+            if field.name != "name":
+                graph.ClearField(field.name)
+    outline: bytes = value.SerializeToString()
+    return outline
 
 
 def _set_value(attr: Any, value: Any) -> None:
@@ -344,11 +358,12 @@ _TEXTS: Final[dict[str, Any]] = {
 """Field of a `ValueProto` to its text; the lists `bool_vals`, ... `graphs` hold the same."""
 
 
-def _graphs_in(value: Any) -> Iterator[Any]:
+def graphs_in(value: Any) -> Iterator[Any]:
+    """Yields the graphs of a `ValueProto`, always in the same order."""
     if value.HasField("graph"):
         yield value.graph
     yield from value.graphs
     for inner in value.values:
-        yield from _graphs_in(inner)
+        yield from graphs_in(inner)
     for entry in value.dict_val:
-        yield from _graphs_in(entry.value)
+        yield from graphs_in(entry.value)

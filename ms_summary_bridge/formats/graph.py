@@ -12,7 +12,8 @@ a graph, is written without a name; the count goes on. What TensorBoard makes of
 * Nodes with the operator `Const` are drawn small and beside the node that takes them, so each scope has a copy of its
   own. Nodes with an operator that ends in `Summary` are drawn as marks on what they take (`graph.ts`, build).
 * Fields it does not know are passed over, so that our marks (field 1000, as in plugin data: the graph is drawn by us,
-  a node is no operator, and what it was called) do no harm. Measured on 2.21, both loaders.
+  a node is no operator, and what it was called; and those of `formats._graph_marks`) do no harm. Measured on 2.21, both
+  loaders.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from google.protobuf.message import DecodeError
 
 from ms_summary_bridge.errors import EventDecodeError, InvalidValueError
 from ms_summary_bridge.formats import wire
+from ms_summary_bridge.formats._graph_marks import Holder, encode_holder, encode_member
 from ms_summary_bridge.formats._graph_names import NodeNames, common_scope, scope_of
 from ms_summary_bridge.formats._graph_source import Graph, Operator, Output, Parameter, read_graph
 from ms_summary_bridge.formats._graph_values import EncodedType, ValueEncoder, to_bytes
@@ -48,7 +50,7 @@ _CALL: Final = "Call"  # of a graph that is computed while the network runs: wri
 _GET_ITEM: Final = {"TupleGetItem", "RealTupleGetItem"}
 
 
-_Put = Callable[[str, str, list[str], dict[str, bytes], Origin | None], None]  # name, op, inputs, attributes, origin
+_Put = Callable[[str, str, list[str], dict[str, bytes], bytes], None]  # name, op, inputs, attributes, marks
 
 
 class GraphCounts(msgspec.Struct):
@@ -129,7 +131,7 @@ def convert_graph(graph: bytes) -> tuple[bytes, GraphCounts]:
     """
     drawing = _Drawing()
     try:
-        drawing.draw(graph, "")
+        drawing.draw(graph, "", 0)
     except EventDecodeError as error:
         raise InvalidValueError(f"the graph cannot be read: {error.message}") from error
     except DecodeError as error:
@@ -157,32 +159,42 @@ class _Drawing:
         versions = tb_pb.GraphDef(versions=tb_pb.VersionDef(producer=_PRODUCER)).SerializeToString()
         return b"".join([mark, *self._parts, versions])
 
-    def draw(self, data: bytes, scope: str) -> None:
-        """Draws a graph whose names all get `scope` before them, and then the graphs inside it."""
-        graph = read_graph(data)
-        _GraphDrawing(graph, scope, self._names, self.counts, self._put, self._values).draw()
-        value = self._values.value
-        inner = [(each.name, data) for each in graph.constants for data in value(each.value).graphs]
-        inner += [
-            (key, data)
-            for operator in graph.operators
-            for key, attribute in operator.attributes
-            for data in value(attribute).graphs
-        ]
-        for key, data in inner:
-            self.counts.subgraphs += 1
-            wish = (_name_of(data) or key or "graph").replace("/", "_")
-            self.draw(data, self._names.take(f"{scope}/{wish}" if scope else wish))
+    def draw(self, data: bytes, scope: str, number: int) -> None:
+        """Draws a graph whose names all get `scope` before them, and then the graphs inside it.
 
-    def _put(self, name: str, op: str, inputs: list[str], attrs: dict[str, bytes], origin: Origin | None) -> None:
+        Args:
+            data: The graph.
+            scope: Empty for the outermost.
+            number: By which its nodes are marked.
+        """
+        graph = read_graph(data)
+        inner: list[tuple[int, str, bytes]] = []  # number, name if it has none itself, graph
+        drawing = _GraphDrawing(graph, scope, number, self._names, self.counts, self._put, self._values)
+
+        def number_all(key: str, value: bytes) -> int:
+            first = self.counts.subgraphs + 1
+            for data in self._values.value(value).graphs:
+                self.counts.subgraphs += 1
+                inner.append((self.counts.subgraphs, key, data))
+            return first
+
+        drawing.first_of_constant = [number_all(each.name, each.value) for each in graph.constants]
+        drawing.first_of_attribute = [
+            [number_all(key, attribute) for key, attribute in operator.attributes] for operator in graph.operators
+        ]
+        drawing.draw()
+        for inner_number, key, data in inner:
+            wish = (_name_of(data) or key or "graph").replace("/", "_")
+            self.draw(data, self._names.take(f"{scope}/{wish}" if scope else wish), inner_number)
+
+    def _put(self, name: str, op: str, inputs: list[str], attrs: dict[str, bytes], marks: bytes) -> None:
         self.counts.drawn += 1
         out = [wire.length_delimited(b"\x0a", name.encode()), wire.length_delimited(b"\x12", op.encode())]
         out += [wire.length_delimited(b"\x1a", each.encode()) for each in inputs]
         for key in sorted(attrs):  # a map has no order of its own
             entry = wire.length_delimited(b"\x0a", key.encode()) + wire.length_delimited(b"\x12", attrs[key])
             out.append(wire.length_delimited(b"\x2a", entry))
-        if origin is not None:
-            out.append(encode_origin(origin))
+        out.append(marks)
         self._parts.append(wire.length_delimited(_NODE, b"".join(out)))
 
 
@@ -207,9 +219,15 @@ class _GraphDrawing:
     """One ANF graph: first every operator gets its name, then all that it takes, then they are written."""
 
     def __init__(
-        self, graph: Graph, scope: str, names: NodeNames, counts: GraphCounts, put: _Put, values: ValueEncoder
-    ) -> None:
+        self, graph: Graph, scope: str, number: int, names: NodeNames, counts: GraphCounts, put: _Put,
+        values: ValueEncoder,
+    ) -> None:  # fmt: skip
         self._graph = graph
+        self._member = encode_member(number)
+        self.first_of_constant: list[int] = []
+        """By the number of a constant: what the first graph in it is numbered, if there is one."""
+        self.first_of_attribute: list[list[int]] = []
+        """By the number of an operator, the same of its attributes."""
         self._prefix = f"{scope}/" if scope else ""
         self._names = names
         self._counts = counts
@@ -228,8 +246,8 @@ class _GraphDrawing:
         self._name_parameters()
         for name, parameter in zip(self._drawn[self._first_parameter :], self._graph.parameters, strict=True):
             self._put_parameter(parameter, name)
-        for name, operator in zip(self._drawn, self._graph.operators, strict=False):
-            self._put_operator(operator, name)
+        for name, operator, first in zip(self._drawn, self._graph.operators, self.first_of_attribute, strict=False):
+            self._put_operator(operator, name, first)
         for output in self._graph.outputs:
             self._put_output(output)
         used = {number for number, _ in self._copies}
@@ -288,7 +306,7 @@ class _GraphDrawing:
             if isinstance(key, str):  # no number: nothing has this name
                 self._counts.unknown += 1
                 name = self._unknown[key] = self._take(scope, key or "unnamed")
-                self._put(name, _UNKNOWN, [], {}, Origin(key, kind="unknown"))
+                self._put(name, _UNKNOWN, [], {}, self._marks(Origin(key, kind="unknown")))
 
     def _uses(self) -> Iterator[tuple[str, str]]:
         """Yields each edge as the scope of what takes it, and the name of what it comes from."""
@@ -310,9 +328,9 @@ class _GraphDrawing:
         _set_type(attrs, "dtype", self._values.type(parameter.type))
         if parameter.default is not None:
             attrs["value"] = self._values.value(parameter.default).value
-        self._put(name, "Parameter", [], attrs, Origin(parameter.name, kind="parameter"))
+        self._put(name, "Parameter", [], attrs, self._marks(Origin(parameter.name, kind="parameter")))
 
-    def _put_operator(self, operator: Operator, name: str) -> None:
+    def _put_operator(self, operator: Operator, name: str, first: list[int]) -> None:
         scope = scope_of(name)
         data: list[str] = []
         control: list[str] = []
@@ -331,14 +349,20 @@ class _GraphDrawing:
             attrs["full_name"] = _text_attr(operator.full_name)
         if operator.instance_name:
             attrs["instance_name"] = _text_attr(operator.instance_name)
-        for key, value in operator.attributes:
+        marks = self._member
+        if self._prefix and not operator.full_name:
+            marks += encode_origin(Origin(name.removeprefix(self._prefix)))
+        for (key, value), first_graph in zip(operator.attributes, first, strict=True):
             free = key = key or "attribute"
             number = 1
             while free in attrs:
                 number += 1
                 free = f"{key}_{number}"
-            attrs[free] = self._values.value(value).value
-        self._put(name, operator.op_type or _CALL, data + control, attrs, None)  # TensorFlow's order of edges
+            encoded = self._values.value(value)
+            attrs[free] = encoded.value
+            if encoded.graphs:
+                marks += encode_holder(Holder(free, first_graph, encoded.outline))
+        self._put(name, operator.op_type or _CALL, data + control, attrs, marks)  # TensorFlow's order of edges
 
     def _put_output(self, output: Output) -> None:
         scope = self._prefix + _OUTPUT_SCOPE
@@ -346,7 +370,10 @@ class _GraphDrawing:
         attrs: dict[str, bytes] = {}
         _set_type(attrs, "T", self._values.type(output.type))
         name = self._take(scope, source.rpartition("/")[2])
-        self._put(name, "Output", [source], attrs, Origin(output.name, kind="output"))
+        self._put(name, "Output", [source], attrs, self._marks(Origin(output.name, kind="output")))
+
+    def _marks(self, origin: Origin) -> bytes:
+        return encode_origin(origin) + self._member
 
     # ------------------------------------------------------------------------------------------------ edges
 
@@ -371,7 +398,11 @@ class _GraphDrawing:
                 attrs["dtype"] = encoded.type
                 attrs["_output_shapes"] = encoded.shapes
             self._counts.constant_copies += 1
-            self._put(name, op, [], attrs, Origin(constant.name, kind="constant"))
+            marks = self._marks(Origin(constant.name, kind="constant"))
+            if encoded.graphs:
+                first = self.first_of_constant[number - self._first_constant]
+                marks += encode_holder(Holder("value", first, encoded.outline))
+            self._put(name, op, [], attrs, marks)
         return name
 
     def _output_index(self, operator: Operator) -> str:

@@ -15,8 +15,9 @@ from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats._anf_values import AnfValueEncoder
 from ms_summary_bridge.formats._graph_def import Node, read_graph_def, split_input
+from ms_summary_bridge.formats._graph_marks import Holder
 from ms_summary_bridge.formats._graph_source import Operator, Part, read_graph
-from ms_summary_bridge.formats._graph_values import ValueEncoder
+from ms_summary_bridge.formats._graph_values import ValueEncoder, graphs_in
 from ms_summary_bridge.formats._origin import Origin
 from ms_summary_bridge.formats.anf_graph import (
     encode_attribute,
@@ -25,7 +26,7 @@ from ms_summary_bridge.formats.anf_graph import (
     read_safely,
     write_graph,
 )
-from ms_summary_bridge.formats.protos import tb_pb
+from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 
 __all__ = ["RestoredCounts", "restore_graph", "restore_graph_def"]
 
@@ -66,8 +67,7 @@ def restore_graph(graph_def: bytes) -> tuple[bytes, RestoredCounts]:
     Raises:
         InvalidValueError: The bytes are no graph, or it is empty.
 
-    Loss: a graph inside a graph comes back as nodes in a scope, as it was drawn; values that were drawn in words, and
-    what was cut; the order of control edges among data edges.
+    Loss: values that were drawn in words, and what was cut; the order of control edges among data edges.
     """
     return read_safely(lambda: _restore_graph(graph_def))
 
@@ -76,12 +76,45 @@ def _restore_graph(graph_def: bytes) -> tuple[bytes, RestoredCounts]:
     nodes = read_graph_def(graph_def).nodes
     if not nodes:
         raise InvalidValueError("the graph is empty")
+    counts = RestoredCounts()
+    inner = _InnerGraphs(nodes)
+    counts.subgraphs = len(inner.numbers)
+    groups: dict[int, list[Node]] = {number: [] for number in (0, *inner.numbers)}
+    for node in nodes:
+        groups[node.group if node.group in groups else 0].append(node)
+    for number in sorted(inner.numbers, reverse=True):  # what is inside a graph has a higher number
+        inner.graphs[number] = _restore_group(groups[number], inner, counts)
+    return _restore_group(groups[0], inner, counts), counts
+
+
+class _InnerGraphs:
+    """The graphs inside a graph: those that a value holds, and those that are restored and not yet put into one."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self.numbers: set[int] = set()
+        self.graphs: dict[int, bytes] = {}
+        for node in nodes:
+            for holder in node.holders:
+                count = sum(1 for _ in graphs_in(ms_pb.ValueProto.FromString(holder.value)))
+                if holder.first > node.group:  # else it would hold itself
+                    self.numbers.update(range(holder.first, holder.first + count))
+
+    def fill(self, holder: Holder) -> bytes:
+        """Returns a value with its graphs. None is put into two, so that a damaged drawing does not multiply them."""
+        value = ms_pb.ValueProto.FromString(holder.value)
+        for number, graph in enumerate(graphs_in(value), holder.first):
+            graph.MergeFromString(self.graphs.pop(number, b""))
+        filled: bytes = value.SerializeToString()
+        return filled
+
+
+def _restore_group(nodes: list[Node], inner: _InnerGraphs, counts: RestoredCounts) -> bytes:
+    """Makes one graph of its nodes; those inside it are there already."""
     values = AnfValueEncoder()
     drawn = [node for node in nodes if not _kind_of(node)]
     ids = {node.name: str(number) for number, node in enumerate(drawn, 1)}  # by drawn name
     taken = set(ids.values())
-    counts = RestoredCounts(len(drawn))
-    plain: dict[tuple[str, bytes], str] = {}  # constants: name and value to the name given
+    plain: dict[tuple[str, bytes, int], str] = {}  # constants: name, value and first graph in it to the name given
     parameters: list[bytes] = []
     constants: list[bytes] = []
 
@@ -102,10 +135,12 @@ def _restore_graph(graph_def: bytes) -> tuple[bytes, RestoredCounts]:
             parameters.append(message)
         elif _kind_of(node) == "constant":  # there is a copy in each scope
             value = values.constant(node.attributes)
-            if (name, value) not in plain:
-                plain[name, value] = free(name)
-                constants.append(_named(plain[name, value], value))
-            ids[node.name] = plain[name, value]
+            holder = next(iter(node.holders), None)
+            key = (name, value, holder.first if holder is not None else 0)
+            if key not in plain:
+                plain[key] = free(name)
+                constants.append(_named(plain[key], value if holder is None else inner.fill(holder)))
+            ids[node.name] = plain[key]
     for node in nodes:
         if _kind_of(node) == "unknown" and node.origin is not None:
             ids[node.name] = free(node.origin.tag or "")
@@ -113,14 +148,17 @@ def _restore_graph(graph_def: bytes) -> tuple[bytes, RestoredCounts]:
     outputs: list[bytes] = []
     for node in nodes:
         if not _kind_of(node):
-            operators.append(_operator(node, ids, values))
+            operators.append(_operator(node, ids, values, inner))
             counts.edges += len(node.inputs)
         elif _kind_of(node) == "output":
             source = ids.get(split_input(node.inputs[0])[0], "") if node.inputs else ""
             outputs.append(_named(source, _type_of(node, "T", values)))
             counts.edges += 1
-    counts.parameters, counts.constants, counts.outputs = len(parameters), len(constants), len(outputs)
-    return write_graph(False, operators, parameters, outputs, constants), counts
+    counts.operators += len(operators)
+    counts.parameters += len(parameters)
+    counts.constants += len(constants)
+    counts.outputs += len(outputs)
+    return write_graph(False, operators, parameters, outputs, constants)
 
 
 def _kind_of(node: Node) -> str:
@@ -139,16 +177,19 @@ def _type_of(node: Node, key: str, values: AnfValueEncoder) -> bytes:
     )
 
 
-def _operator(node: Node, ids: dict[str, str], values: AnfValueEncoder) -> bytes:
+def _operator(node: Node, ids: dict[str, str], values: AnfValueEncoder, inner: _InnerGraphs) -> bytes:
     full_name = node.name
+    if node.origin is not None and node.origin.tag is not None:  # without the scope of the inner graph it is of
+        full_name = node.origin.tag
     if "full_name" in node.attributes:
         full_name = _text_of(node.attributes["full_name"])
     inputs = []
     for text in node.inputs:
         name, is_control, _ = split_input(text)
         inputs.append(encode_input(ids.get(name, name), is_control))
+    held = {holder.key: holder for holder in node.holders}
     attributes = [
-        encode_attribute(key, values.value(value))
+        encode_attribute(key, inner.fill(held[key]) if key in held else values.value(value))
         for key, value in node.attributes.items()
         if key not in _TYPE_ATTRIBUTES and key != "instance_name"
     ]
