@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ms_summary_bridge.errors import InvalidValueError
+from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats._anf_names import AnfNames, drawable_name
+from ms_summary_bridge.formats._graph_marks import encode_library, encode_member
 from ms_summary_bridge.formats.anf_graph import AnfCounts, convert_graph_def
 from ms_summary_bridge.formats.graph_events import is_converted_graph
 from ms_summary_bridge.formats.graph_restoration import restore_graph_def
@@ -446,3 +448,34 @@ def test_a_constant_keeps_its_shape() -> None:
     (first, _) = tb_pb.GraphDef.FromString(restore_graph_def(drawn.bytes)[0]).node
     assert [dim.size for dim in first.attr["_output_shapes"].list.shape[0].dim] == [2, 3]
     assert first.attr["dtype"].type == FLOAT
+
+
+def test_a_list_of_functions_comes_back_in_words() -> None:
+    """Of an attribute that is one function the name comes back; several are a list of words, as the report says."""
+    branches = tb_pb.AttrValue(list={"func": [{"name": "one"}, {"name": "two"}]})
+    drawn = Drawn(graph_of(tf_node("a", "Case", branches=branches, f={"func": {"name": "one"}})))
+    (node,) = tb_pb.GraphDef.FromString(restore_graph_def(drawn.bytes)[0]).node
+    assert node.attr["f"].func.name == "one"
+    assert node.attr["branches"].s == b"[function one, function two]"
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=6), st.booleans(), st.binary(max_size=3))
+def test_a_drawing_with_damaged_functions_keeps_its_nodes_or_raises_one_error(
+    groups: list[int], is_signature: bool, damage: bytes
+) -> None:
+    """What is of a function that the library does not have stands in the graph."""
+    library = tb_pb.GraphDef(library={"function": [{"signature": {"name": "f"}}, {"signature": {"name": "g"}}]})
+    nodes = [
+        ms_pb.NodeProto(name=str(number), op_type="A", full_name=f"a{number}").SerializeToString()
+        + encode_member(group, is_signature=is_signature)
+        for number, group in enumerate(groups, 1)
+    ]
+    drawing = b"".join(wire.length_delimited(b"\x0a", node) for node in nodes)
+    drawing += encode_library(library.SerializeToString() + damage)
+    with contextlib.suppress(InvalidValueError):
+        found, counts = restore_graph_def(drawing)
+        graph = tb_pb.GraphDef.FromString(found)
+        kept = len(graph.node) + sum(len(each.node_def) for each in graph.library.function)
+        assert kept == counts.operators
+        if not damage:
+            assert kept == len([group for group in groups if not is_signature or group not in (1, 2)])
