@@ -146,8 +146,9 @@ class CheckpointFiles:
         """Whether a value is better than the best one; none, NaN and the infinities never are."""
         if value is None or not math.isfinite(value):
             return False
-        best = None if self.best is None else self.best.value
-        if best is None or not _is_whole(self.directory, self._state.best):
+        known = self._state.best
+        best = None if known is None else known.value
+        if known is None or best is None or not _is_whole(self.directory, known):
             return True
         return value < best if self._state.mode == "min" else value > best
 
