@@ -142,7 +142,13 @@ def test_mindinsight_draws_landscape_and_data_set(
     page = f"{client.url}/#/train-manage"
     surface = photograph(f"{page}/loss-analysis?{query['run']}", "mindinsight-landscape", has_webgl=True)
     assert count_coloured(surface) > 40_000
-    graph = photograph(f"{page}/data-map?{query['zip']}", "mindinsight-dataset", seconds=90)
-    assert count_coloured(graph) > 20_000  # the legend alone has a tenth of it
+    # A worker lays the graph out in real time, while the browser's virtual time runs ahead of it on a busy machine.
+    drawn = 0
+    for _ in range(5):
+        graph = photograph(f"{page}/data-map?{query['zip']}", "mindinsight-dataset", seconds=90)
+        drawn = count_coloured(graph)
+        if drawn > 20_000:  # the legend alone has a tenth of it
+            break
+    assert drawn > 20_000
     lineage = photograph(f"{client.url}/#/data-traceback", "mindinsight-dataset-lineage")
     assert_drawn(lineage, colours=100)
