@@ -24,7 +24,6 @@ import numpy.typing as npt
 from mindspore.train.callback import Callback, SummaryCollector
 
 from ms_summary_bridge.callback.collector import StockCollector, has_seam
-from ms_summary_bridge.callback.fallback import Fallback
 from ms_summary_bridge.callback.gradient_summary import GradientSummary
 from ms_summary_bridge.callback.measures import to_number
 from ms_summary_bridge.callback.session import Session
@@ -33,6 +32,7 @@ from ms_summary_bridge.callback.user_values import UserValues
 from ms_summary_bridge.errors import InvalidValueError, UsageError
 
 if TYPE_CHECKING:
+    from ms_summary_bridge.callback.fallback import Fallback
     from ms_summary_bridge.callback.link import WriterLink
     from ms_summary_bridge.callback.tensorboardx import BridgeSummaryWriter
 
@@ -392,6 +392,8 @@ class SummaryBridge(Callback, UserValues):
                 f"MindSpore {mindspore.__version__} is not known to this version: its own writer is used, and its file "
                 "is followed for TensorBoard",
             )
+            from ms_summary_bridge.callback.fallback import Fallback  # here: it brings the whole converter
+
             self._fallback = Fallback(self._collector, self._summary_dir, self._tensorboard_dir, self._flush_secs)
             self._fallback.begin(run_context)
             return
