@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.bridge_scripts.runs import milestones
-from tests.conftest import ROOT, TESTS
+from tests.bridge_scripts.runs import milestones, output_of, script
+from tests.conftest import TESTS
 from tests.monitor_run import strict_lines
 
 pytestmark = pytest.mark.mindspore
@@ -36,17 +34,9 @@ def mean(losses: list[float]) -> Any:
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     base = tmp_path_factory.mktemp("checkpoints")
-    with (base / "output.txt").open("wb") as output:
-        done = subprocess.run(
-            [sys.executable, str(TESTS / "train_checkpoints.py"), str(base)],
-            cwd=base,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            timeout=280,
-        )
-    assert done.returncode == 0, (base / "output.txt").read_text(errors="replace")[-4000:]
+    with script(str(TESTS / "train_checkpoints.py"), str(base), cwd=base) as process:
+        code = process.wait(280)
+    assert code == 0, output_of(base)
     return base
 
 

@@ -6,9 +6,6 @@ All trainings are in one process, tests/train_gradients.py, because importing mi
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +14,8 @@ import pytest
 
 from ms_summary_bridge.events import Summary
 from ms_summary_bridge.values import Histogram
-from tests.bridge_scripts.runs import boards, events, series, summaries
-from tests.conftest import ROOT, TESTS, MindInsightServer, TensorBoardServer
+from tests.bridge_scripts.runs import boards, events, output_of, script, series, summaries
+from tests.conftest import TESTS, MindInsightServer, TensorBoardServer
 
 pytestmark = pytest.mark.mindspore
 
@@ -29,17 +26,9 @@ PARAMETERS = ["hidden.weight", "hidden.bias", "out.weight", "out.bias"]
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     base = tmp_path_factory.mktemp("gradients")
-    with (base / "output.txt").open("wb") as output:
-        done = subprocess.run(
-            [sys.executable, str(TESTS / "train_gradients.py"), str(base)],
-            cwd=base,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            timeout=280,
-        )
-    assert done.returncode == 0, (base / "output.txt").read_text(errors="replace")[-4000:]
+    with script(str(TESTS / "train_gradients.py"), str(base), cwd=base) as process:
+        code = process.wait(280)
+    assert code == 0, output_of(base)
     return base
 
 

@@ -11,12 +11,9 @@ from __future__ import annotations
 
 import gc
 import inspect
-import json
-import logging
 import os
 import shutil
 import signal
-import sys
 import threading
 import time
 import traceback
@@ -31,6 +28,7 @@ import psutil
 from mindspore import Parameter, Tensor, nn
 from mindspore.train import MAE, Callback, LossMonitor, ModelCheckpoint, SummaryCollector, SummaryRecord
 from mindspore.train.callback import CheckpointConfig
+from scenario_run import run_all
 from small import (
     AtStep,
     fake_context,
@@ -818,36 +816,5 @@ def many_processes(directory: Path) -> Any:
     return [os.waitpid(child, 0)[1] for child in children]
 
 
-class _Log(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__()
-        self.messages: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.messages.append(record.getMessage())
-
-
-def main() -> None:
-    directory, result = Path(sys.argv[1]), Path(sys.argv[2])
-    mindspore.set_device("CPU")
-    mindspore.set_context(mode=mindspore.GRAPH_MODE)
-    log = _Log()
-    logging.getLogger("ms_summary_bridge").addHandler(log)
-    answers: dict[str, Any] = {}
-    for name in sys.argv[3:] or SCENARIOS:
-        print("===", name, flush=True)
-        log.messages = []
-        (directory / name).mkdir(parents=True, exist_ok=True)
-        begun = time.monotonic()
-        answer: dict[str, Any] = {"returned": None, "failed": ""}
-        try:
-            answer["returned"] = SCENARIOS[name](directory / name)
-        except BaseException:
-            answer["failed"] = traceback.format_exc()
-            SummaryRecord.count = 0  # so that the next one can run
-        answers[name] = {**answer, "log": log.messages, "secs": round(time.monotonic() - begun, 2)}
-    result.write_text(json.dumps(answers, default=str, indent=1))
-
-
 if __name__ == "__main__":
-    main()
+    run_all(SCENARIOS)

@@ -11,11 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
-import logging
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,10 +21,11 @@ from typing import Any
 import mindspore
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
-from mindspore.train import MAE, Callback, LossMonitor, ModelCheckpoint, SummaryRecord, TimeMonitor
+from mindspore.train import MAE, Callback, LossMonitor, ModelCheckpoint, TimeMonitor
 from mindspore.train.callback import CheckpointConfig
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "bridge_scripts"))
+from scenario_run import run_all
 from small import AtStep, fake_context, train, vector_model, vectors
 
 from ms_summary_bridge import SummaryBridge
@@ -367,35 +365,5 @@ def nan_loss(directory: Path) -> Any:
     }
 
 
-class _Log(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__()
-        self.messages: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.messages.append(record.getMessage())
-
-
-def main() -> None:
-    directory, result = Path(sys.argv[1]), Path(sys.argv[2])
-    mindspore.set_device("CPU")
-    mindspore.set_context(mode=mindspore.GRAPH_MODE)
-    log = _Log()
-    logging.getLogger("ms_summary_bridge").addHandler(log)
-    answers: dict[str, Any] = {}
-    for name in sys.argv[3:] or SCENARIOS:
-        print("===", name, flush=True)
-        log.messages = []
-        (directory / name).mkdir(parents=True, exist_ok=True)
-        answer: dict[str, Any] = {"returned": None, "failed": ""}
-        try:
-            answer["returned"] = SCENARIOS[name](directory / name)
-        except BaseException:
-            answer["failed"] = traceback.format_exc()
-            SummaryRecord.count = 0  # so that the next one can run
-        answers[name] = {**answer, "log": log.messages}
-    result.write_text(json.dumps(answers, default=str, indent=1))
-
-
 if __name__ == "__main__":
-    main()
+    run_all(SCENARIOS)

@@ -15,12 +15,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import mindspore
-import numpy as np
-from mindspore import nn
-from mindspore.dataset import GeneratorDataset
-from mindspore.train import Callback, Model
-from train_wide import BATCH, LAYERS, WIDTH
+from mindspore.train import Callback
+from train_wide import make_training
 
 from ms_summary_bridge.monitor import MindSporeTransformersMonitor
 
@@ -61,18 +57,7 @@ def timed(hook: Callable[[Any], None], spent: list[float]) -> Callable[[Any], No
 def main() -> None:
     """Trains once to compile, then in turns."""
     interval, pairs, steps, directory = float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-    mindspore.set_seed(0)
-    mindspore.set_context(mode=mindspore.GRAPH_MODE)
-    generator = np.random.default_rng(0)
-    inputs = generator.standard_normal((steps * BATCH, WIDTH)).astype(np.float32)
-    labels = generator.integers(0, WIDTH, steps * BATCH).astype(np.int32)
-    network = nn.SequentialCell([cell for _ in range(LAYERS) for cell in (nn.Dense(WIDTH, WIDTH), nn.Tanh())])
-    model = Model(
-        network,
-        nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean"),
-        nn.Momentum(network.trainable_params(), 0.001, 0.9),
-    )
-    rows = [(inputs[i], labels[i]) for i in range(steps * BATCH)]
+    model, dataset = make_training(steps)
     section = {
         "interval": interval,
         "backend": ["local"],
@@ -84,8 +69,7 @@ def main() -> None:
 
     def train(*callbacks: Callback) -> float:
         laps = Laps()
-        data = GeneratorDataset(rows, ["x", "y"], shuffle=False).batch(BATCH)
-        model.train(1, data, callbacks=[laps, *callbacks], dataset_sink_mode=False)
+        model.train(1, dataset(steps), callbacks=[laps, *callbacks], dataset_sink_mode=False)
         return laps.step
 
     train()

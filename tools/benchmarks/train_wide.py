@@ -11,6 +11,7 @@ import json
 import resource
 import sys
 import time
+from collections.abc import Callable
 
 import mindspore
 import numpy as np
@@ -38,15 +39,8 @@ def make_callbacks(kind: str, directory: str, histograms: bool) -> list[mindspor
     return []
 
 
-def processor_secs() -> float:
-    """Returns what this process and its ended children have used."""
-    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
-
-
-def main() -> None:
-    """Trains once to compile, then measures."""
-    kind, directory, steps, histograms = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4] == "1"
+def make_training(steps: int) -> tuple[Model, Callable[[int], GeneratorDataset]]:
+    """Returns the model, and what makes a data set of that many steps, at most `steps`; the same at every call."""
     mindspore.set_seed(0)
     mindspore.set_context(mode=mindspore.GRAPH_MODE)
     generator = np.random.default_rng(0)
@@ -63,6 +57,19 @@ def main() -> None:
         pairs = [(inputs[i], labels[i]) for i in range(count * BATCH)]
         return GeneratorDataset(pairs, ["x", "y"], shuffle=False).batch(BATCH)
 
+    return model, dataset
+
+
+def processor_secs() -> float:
+    """Returns what this process and its ended children have used."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def main() -> None:
+    """Trains once to compile, then measures."""
+    kind, directory, steps, histograms = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4] == "1"
+    model, dataset = make_training(steps)
     model.train(1, dataset(2), dataset_sink_mode=False)  # compiles the graph, which is none of the callback's cost
     callbacks = make_callbacks(kind, directory, histograms)
     data = dataset(steps)
