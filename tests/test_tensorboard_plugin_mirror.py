@@ -448,6 +448,25 @@ def test_a_full_cache_holds_the_newest_runs(tmp_path: Path) -> None:
     assert sum(f.stat().st_size for f in Path(followed.home.path).glob("outputs/*/*tfevents*")) <= size * 3.2
 
 
+def test_what_was_removed_for_a_newer_run_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = mindspore(tmp_path / "logs" / "old", range(1, 1000))
+    followed = Followed(tmp_path / "logs", tmp_path / "cache", limit=int(old.stat().st_size * 1.5))
+    assert followed.rounds().keys() == {"old"}
+    monkeypatch.setattr(watch, "_CLEAN_SECS", 0)  # it looks for space again at once
+    new = mindspore(tmp_path / "logs" / "new", range(1, 1000), modified=OLD + 1)
+    assert followed.rounds().keys() == {"new"}
+    new.unlink()
+    assert followed.rounds() == {"old": list(range(1, 1000))}, "space came, though no file of it has changed"
+
+    mindspore(tmp_path / "logs" / "new", range(1, 1000), modified=OLD + 1)
+    mindspore(tmp_path / "logs" / "old", range(1, 3))
+    followed.again()
+    assert followed.mirror.round()
+    seen = read_runs(Path(followed.home.logdir))
+    assert seen["old"] == [1, 2], "removed and converted in the same round, since it is smaller now"
+    assert seen.keys() == {"old", "new"}
+
+
 def test_a_disk_that_is_almost_full_is_left_alone(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     mindspore(followed.source / "ms", range(1, 3))
     monkeypatch.setattr(watch, "_CLEAN_SECS", 0)  # it looks for space again at once

@@ -212,8 +212,7 @@ class MirroredDirectory:
         return lines
 
     def remove_output(self) -> None:
-        """Forgets what was converted."""
-        self._is_converted = False
+        """Forgets what was converted; what is converted later is shown again."""
         self.size = 0
         clear_directory(self.output)
 

@@ -193,6 +193,7 @@ class Mirror:
                 break
             free += oldest.size
             oldest.remove_output()
+            self._retry[oldest.name] = time.monotonic() + _CLEAN_SECS  # it comes back once there is space again
             self._say_full(oldest, others)
         self._say_full(directory, others)
         return False
