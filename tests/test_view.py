@@ -459,6 +459,40 @@ def test_a_cache_that_is_damaged_is_made_anew(tmp_path: Path, monkeypatch: pytes
     assert ours.read_bytes() == build_file("mindspore", range(1, 3))
 
 
+def test_a_fault_of_ours_is_said_once_and_the_work_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(summary_base, "_RETRY_SECS", 0.01)
+    put(tmp_path / "logs" / "ms" / mindspore_name(), build_file("mindspore", range(1, 3)))
+    put(tmp_path / "logs" / "tf" / tensorboard_name(), build_file("tensorboard", range(1, 3)))
+    faults: dict[str, int] = {"take_scan": 0, "follow_logdir": 0}
+
+    def fail_three_times(name: str) -> Callable[..., Any]:
+        work = getattr(summary_base, name)
+
+        def attempt(*arguments: Any, **options: Any) -> Any:
+            faults[name] += 1
+            if faults[name] <= 3:
+                raise ZeroDivisionError(f"of {name}")
+            return work(*arguments, **options)
+
+        return attempt
+
+    for name in faults:
+        monkeypatch.setattr(summary_base, name, fail_three_times(name))
+    said: list[str] = []
+    base = SummaryBase(str(tmp_path / "logs"), said.append)
+    try:
+        base.start()
+        wait_for(lambda: converted(tmp_path, "tf"), lambda: str(said))
+        wait_for(lambda: (Path(base.path) / "ms" / f"mirror.{mindspore_name()}").exists(), lambda: str(said))
+    finally:
+        base.stop()
+    assert sorted(line for line in said if "trying again" in line) == [
+        "ZeroDivisionError: of follow_logdir; trying again every 0 s",
+        "ZeroDivisionError: of take_scan; trying again every 0 s",
+    ]
+
+
 def test_the_pins_are_in_the_package_and_the_tools_use_the_same(tmp_path: Path) -> None:
     assert os.path.samefile(environment.PINS, ROOT / "tools" / "environments" / "mindinsight.txt")
     text = (ROOT / "setup.py").read_text(encoding="utf-8")

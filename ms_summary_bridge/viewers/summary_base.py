@@ -114,9 +114,10 @@ class SummaryBase:
         while not self._stop.is_set():
             try:
                 work(failures == 1)
-            except (BridgeError, OSError) as error:  # the disk is full, say
+            except Exception as error:  # the disk is full, say; whatever it is, the viewer goes on
                 failures += 1
-                self._tell(f"{error}; trying again every {_RETRY_SECS:.0f} s")
+                kind = "" if isinstance(error, BridgeError | OSError) else f"{type(error).__name__}: "
+                self._tell(f"{kind}{error}; trying again every {_RETRY_SECS:.0f} s")
                 self._stop.wait(_RETRY_SECS)
 
     # --- TensorBoard's runs
