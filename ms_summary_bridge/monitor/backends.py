@@ -1,11 +1,10 @@
 """Where a monitor's values go: journal, text log, both viewers' files, Weights & Biases.
 
-Layer: callback.link, monitor.journal, monitor.console, monitor.writer < **monitor.backends**. Imports no mindspore.
+Layer: callback.link, monitor.journal, monitor.console, monitor.wandb_sink < **monitor.backends**. Imports no mindspore.
 """
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import os
 import time
@@ -22,11 +21,14 @@ from ms_summary_bridge.formats._session import Session
 from ms_summary_bridge.monitor.config import MonitorConfig
 from ms_summary_bridge.monitor.console import ConsoleSink, TextLogSink
 from ms_summary_bridge.monitor.csv_file import CsvFile
+from ms_summary_bridge.monitor.detached_sink import DetachedSink
 from ms_summary_bridge.monitor.facts import TrainingFacts
+from ms_summary_bridge.monitor.faults import Faults
 from ms_summary_bridge.monitor.journal import Journal
 from ms_summary_bridge.monitor.run_journal import RunJournal
 from ms_summary_bridge.monitor.run_record import rank_directory
 from ms_summary_bridge.monitor.sample import Note, Sample
+from ms_summary_bridge.monitor.wandb_sink import WandbSink
 from ms_summary_bridge.monitor.writer import Sink
 
 __all__ = [
@@ -34,7 +36,6 @@ __all__ = [
     "TEXT_LOG",
     "JournalSink",
     "SummarySink",
-    "WandbSink",
     "Warn",
     "make_sinks",
     "require_backends",
@@ -70,7 +71,7 @@ def make_sinks(
     training: TrainingFacts,
     run_directory: str,
     record: dict[str, Any],
-    warn: Warn,
+    faults: Faults,
     *,
     link: WriterLink | None,
     clock: Callable[[], float] = time.monotonic,
@@ -83,13 +84,13 @@ def make_sinks(
         training: The training.
         run_directory: Where the run's files go.
         record: What is stored with the run.
-        warn: Called with (kind, message).
+        faults: Is told what fails.
         link: Of a SummaryBridge in whose files the values go; None for files of the monitor's own.
         clock: Monotonic seconds.
         wall_clock: Seconds since epoch.
     """
     directory = rank_directory(run_directory, training.rank)
-    size = config.max_journal_bytes
+    size, warn = config.max_journal_bytes, faults.warn
     sinks: list[Sink] = []
     if config.auto_print:
         sinks.append(ConsoleSink(training, config.callback.log_level, prints_samples=training.rank == 0))
@@ -102,7 +103,7 @@ def make_sinks(
     if {"tensorboard", "mindinsight"} & set(config.backends):
         sinks.append(SummarySink(link or _own_link(run_directory, training), config.tags, owns_link=link is None))
     if "wandb" in config.backends:
-        sinks.append(WandbSink(config, training, run_directory, record))
+        sinks.append(DetachedSink(WandbSink(config, training, run_directory, record), "wandb", faults))
     return sinks
 
 
@@ -233,53 +234,3 @@ class SummarySink:
 
 def _cell(value: object) -> str:
     return str(value).replace("|", "\\|").replace("\n", " ")
-
-
-class WandbSink:
-    """A run of Weights & Biases. `WANDB_MODE=offline` keeps it on this machine.
-
-    Args:
-        config: The configuration.
-        training: The training.
-        run_directory: Its name is the run's; the offline files go into it.
-        record: What is stored with the run.
-    """
-
-    def __init__(
-        self, config: MonitorConfig, training: TrainingFacts, run_directory: str, record: dict[str, Any]
-    ) -> None:
-        self._config = config
-        self._training = training
-        self._run_directory = run_directory
-        self._record = record
-        self._run: Any = None
-
-    def open(self) -> None:
-        """Begins the run. It may take a while where the network is slow: this is not the training thread."""
-        wandb = importlib.import_module("wandb")
-        name = os.path.basename(self._run_directory)
-        os.makedirs(self._run_directory, exist_ok=True)
-        self._run = wandb.init(
-            project=self._config.project,
-            name=name if self._training.ranks == 1 else f"{name}-rank-{self._training.rank}",
-            group=name,
-            dir=self._run_directory,
-            config={**self._config.tags, "monitor": self._record},
-        )
-
-    def write_sample(self, sample: Sample) -> None:
-        """Takes a sample."""
-        self._run.log(dict(sample.values), step=sample.step)
-
-    def write_note(self, note: Note) -> None:
-        """Takes warnings and alarms; the rest is in the summary."""
-        if note.kind in ("warning", "alert"):
-            about = note.fields.get("rule") or note.fields.get("metric", "warning")
-            self._run.alert(title=f"{self._config.project}: {about}", text=note.text)
-
-    def flush(self) -> None:
-        """Does nothing: the package keeps its own time."""
-
-    def close(self) -> None:
-        """Ends the run."""
-        self._run.finish()

@@ -181,12 +181,12 @@ class Recorder:
                 self.training,
                 self.run_directory,
                 record,
-                self.faults.warn,
+                self.faults,
                 link=self._link,
                 clock=self._clock,
                 wall_clock=self._wall_clock,
             ),
-            self.alarm_sink,  # behind all files: what it does may take some time
+            self.alarm_sink,  # behind all files, because what it does may take some time; so it is closed before them
         ]
 
     def _put(self, note: Note) -> None:

@@ -1,6 +1,6 @@
 """The thread that writes: takes samples and notes from the training thread, which never waits for it.
 
-Layer: monitor.sample, monitor.faults < **monitor.writer**.
+Layer: errors, monitor.sample, monitor.faults < **monitor.writer**.
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+from ms_summary_bridge.errors import BridgeError
 from ms_summary_bridge.monitor.faults import Faults
 from ms_summary_bridge.monitor.sample import Note, Sample
 
@@ -44,11 +45,13 @@ class Sink(Protocol):
 class Writer:
     """Hands each item to each sink, on a thread of its own that starts with the first item.
 
-    A sink that fails costs one warning and the item; the others get it all the same.
+    A sink that fails costs one warning and the item; the others get it all the same. How many it lacks is said at the
+    end. The sinks are closed in reversed order: what stands last does not wait for what may hang before it.
 
     Args:
         make_sinks: Makes the sinks, on that thread: it may wait for a disk.
         faults: Is told what fails.
+        name: Before what is said, where a process has several writers.
         limit: Most items that may wait; beyond it they are dropped and counted.
         clock: Monotonic seconds.
     """
@@ -58,11 +61,14 @@ class Writer:
         make_sinks: Callable[[], list[Sink]],
         faults: Faults,
         *,
+        name: str = "",
         limit: int = _LIMIT,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._make_sinks = make_sinks
         self._faults = faults
+        self._prefix = f"{name}: " if name else ""
+        self._thread_name = f"ms_summary_bridge {name or 'monitor'}"
         self._limit = limit
         self._clock = clock
         self._items: deque[Sample | Note] = deque()
@@ -73,6 +79,10 @@ class Writer:
         self._progress = threading.Condition()
         self._taken = 0
         self._written = 0
+        self._unopened: list[str] = []
+        self._lacks: Counter[str] = Counter()
+        self._at = "the files are not open yet"  # what the thread is doing, for when it never ends
+        self._is_written = False
         self.dropped = 0
         """Items that found no room."""
 
@@ -80,10 +90,10 @@ class Writer:
         """Takes one item, at once."""
         if len(self._items) >= self._limit or self._is_closing:
             self.dropped += 1
-            self._faults.warn("dropped", "values come faster than they can be written: some are left out")
+            self._warn("dropped", "values come faster than they can be written: some are left out")
             return
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="ms_summary_bridge monitor", daemon=True)
+            self._thread = threading.Thread(target=self._run, name=self._thread_name, daemon=True)
             self._thread.start()
         self._items.append(item)
         self._taken += 1
@@ -109,10 +119,18 @@ class Writer:
             return True
         self._wake.set()
         self._thread.join(timeout_secs)
-        if self._thread.is_alive():
-            self._faults.warn("close", f"{len(self._items)} values are not written yet; the rest may be missing")
-            return False
-        return True
+        is_done = not self._thread.is_alive()
+        if not is_done and self._is_written:
+            self._warn("close", f"what was recorded is written, but {self._at}")
+        elif not is_done:
+            count = self._taken - self._written
+            self._warn("close", f"up to {count} values or notes are not written and may be missing: {self._at}")
+        for name, count in self._lacks.copy().items():
+            self._warn(f"{name} lacks", f"{name} lacks {count} values or notes")
+        return is_done
+
+    def _warn(self, kind: str, message: str) -> None:
+        self._faults.warn(self._prefix + kind, self._prefix + message)
 
     def _is_alive(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
@@ -124,8 +142,10 @@ class Writer:
         try:
             sinks = self._make_sinks()
         except Exception as error:  # a thread of ours never ends with a traceback
-            self._faults.warn("sinks", f"nothing is recorded: {error!r}")
-        sinks = [sink for sink in sinks if self._call(sink, "open")]
+            self._warn("sinks", f"nothing is recorded: {error!r}")
+        is_open = [self._call(sink, "open") for sink in sinks]
+        self._unopened = [_name(sink) for sink, opened in zip(sinks, is_open, strict=True) if not opened]
+        sinks = [sink for sink, opened in zip(sinks, is_open, strict=True) if opened]
         while True:
             is_closing = self._is_closing  # read before the queue: what is put before the end is written
             self._write_all(sinks)
@@ -133,7 +153,8 @@ class Writer:
                 break
             self._wake.wait(_IDLE_SECS)
             self._wake.clear()
-        for sink in sinks:
+        self._is_written = True
+        for sink in reversed(sinks):
             self._call(sink, "close")
 
     def _write_all(self, sinks: list[Sink]) -> None:
@@ -154,7 +175,9 @@ class Writer:
             else:
                 method = "write_note"
             for sink in sinks:
-                self._call(sink, method, item)
+                if not self._call(sink, method, item):
+                    self._lacks[_name(sink)] += 1
+            self._lacks.update(self._unopened)
         for sink in sinks:
             self._call(sink, "flush")
         with self._progress:
@@ -168,17 +191,23 @@ class Writer:
             try:
                 value = measure()
             except Exception as error:
-                self._faults.warn(f"metric {name}", f"{name} cannot be measured: {error!r}")
+                self._warn(f"metric {name}", f"{name} cannot be measured: {error!r}")
                 continue
             if value is not None:
                 sample.values.update({name: value} if isinstance(value, (int, float)) else value)
         sample.pending = []
 
     def _call(self, sink: Sink, method: str, *arguments: Any) -> bool:
+        name = _name(sink)
+        self._at = f"{name} has not ended" if method == "close" else f"{name}.{method} has not ended"
         try:
             getattr(sink, method)(*arguments)
         except Exception as error:
-            name = type(sink).__name__
-            self._faults.warn(f"{name} {method} {type(error).__name__}", f"{name}.{method} failed: {error!r}")
+            why = str(error) if isinstance(error, BridgeError) else repr(error)
+            self._warn(f"{name} {method} {type(error).__name__}", f"{name}.{method} failed: {why}")
             return False
         return True
+
+
+def _name(sink: Sink) -> str:
+    return type(sink).__name__

@@ -1,8 +1,9 @@
 """Records a training loop with a Monitor on Weights & Biases, reads its offline file back. Imports no mindspore.
 
-Usage: python tests/monitor_scripts/wandb_loop.py SAVE_DIR
+Usage: python tests/monitor_scripts/wandb_loop.py SAVE_DIR [MODE]
 
-The last line on stdout is JSON: what the file says of the run, its history, its alerts and how it ended.
+With a mode there is a run of the loop's own beside the monitor's, with one value before and one after it. The last line
+on stdout is JSON: what the files say of each run, the monitor's first: its history, its alerts and how it ended.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import wandb
 from wandb.proto.wandb_internal_pb2 import Record
 
 from ms_summary_bridge.monitor import Monitor
@@ -30,7 +32,7 @@ def train(save_dir: str) -> None:
         "run_id": "run",
         "save_dir": save_dir,
         "metrics": ["loss", "lr"],
-        "tags": {"dataset": "v3", "layers": 12},
+        "tags": {"dataset": "v3", "layers": 12, "monitor": "theirs"},
         "callback": {"params": {"warn_on_value": {"loss": 3.0}}},
     }
     with Monitor(section) as monitor:
@@ -79,9 +81,19 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    train(sys.argv[1])
-    (path,) = Path(sys.argv[1]).glob("offline/run/wandb/offline-run-*/run-*.wandb")
-    print(json.dumps(read(path)))
+    save_dir, *modes = sys.argv[1:]
+    own = wandb.init(project="own", dir=save_dir, mode=modes[0]) if modes else None
+    if own is not None:
+        own.log({"mine": 1})
+    train(save_dir)
+    if own is not None:
+        assert wandb.run is own
+        own.log({"mine": 2})
+        own.finish()
+    paths = [
+        path for place in ("offline/run/", "") for path in Path(save_dir).glob(f"{place}wandb/offline-run-*/*.wandb")
+    ]
+    print(json.dumps([read(path) for path in paths]))
 
 
 if __name__ == "__main__":
