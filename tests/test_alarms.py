@@ -148,6 +148,36 @@ def test_values_of_samples_are_seen_as_well(tmp_path: Path) -> None:
     assert (alert["metric"], alert["step"], alert["value"]) == ("samples_per_second", 4, pytest.approx(64.0))
 
 
+def test_an_overload_that_lasts_stops_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Sampler:
+        heat = 99.0
+
+        def latest(self) -> tuple[DeviceReading, float]:
+            return DeviceReading(temperature=self.heat), 0.0
+
+    sampler = Sampler()
+    monkeypatch.setattr(_SAMPLERS, "_users", {("npu-smi", 0): (sampler, 1)})
+    rule = {"rule": "overload", "temperature": 90, "secs": 3, "actions": ["log", "stop"]}
+    engine = Engine(tmp_path, alerts=[rule], interval=0).begin()
+    commands = AlarmCommands(engine.recorder, [], None)
+    asked = []
+    for step in range(1, 9):
+        sampler.heat = 60.0 if step == 3 else 99.0
+        engine.step(step)
+        engine.recorder.finish_step()
+        engine.recorder.flush()
+        asked.append(engine.recorder.stop.is_asked)
+    assert asked == [False] * 6 + [True] * 2
+    assert commands.poll()
+    engine.end()
+    (alert,) = engine.lines("alert")
+    assert (alert["rule"], alert["metric"], alert["value"], alert["bound"]) == ("overload", "temperature", 99.0, 90.0)
+    assert (alert["step"], alert["since_step"], alert["actions"]) == (7, 4, ["log", "stop"])
+    assert [line["kind"] for line in engine.lines() if line["kind"] in ("alert", "stop")] == ["alert", "stop"]
+    report = json.loads((engine.directory / "rank_0" / "stop_report.json").read_text())
+    assert report["alert"]["rule"] == "overload"
+
+
 def test_a_leak_of_device_memory_is_measured_by_what_the_device_has(monkeypatch: pytest.MonkeyPatch) -> None:
     class Sampler:
         def latest(self) -> tuple[DeviceReading, float]:

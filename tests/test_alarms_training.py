@@ -189,16 +189,18 @@ def test_a_trial_sends_a_test_alarm_through_every_action(
     monkeypatch.setenv("no_proxy", "*")
     with ThreadingHTTPServer(("127.0.0.1", 0), _Service) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        hook = f"http://127.0.0.1:{server.server_address[1]}/hook/{TOKEN}"
         section = {
             "backend": "local",
             "exit_code": 9,
             "alert_actions": [
                 "log",
                 "dump_stacks",
-                {"webhook": f"http://127.0.0.1:{server.server_address[1]}/hook/{TOKEN}"},
+                {"webhook": hook},
                 {"command": [sys.executable, "-c", "print('not this one'); raise SystemExit(4)"]},
             ],
             "alerts": [{"rule": "nonfinite", "actions": ["stop", "save_checkpoint"]}],
+            "watchdog": {"actions": [{"webhook": {"url": hook, "dialect": "slack"}}, {"command": ["false"]}]},
         }
         path = tmp_path / "section.json"
         path.write_text(json.dumps(section))
@@ -206,13 +208,16 @@ def test_a_trial_sends_a_test_alarm_through_every_action(
         server.shutdown()
     said = capsys.readouterr()
     assert TOKEN not in said.out + said.err
-    for title in ("log", "dump_stacks", "webhook json 127.0.0.1", "stop", "save_checkpoint"):
+    webhooks = ("webhook json 127.0.0.1", "webhook slack 127.0.0.1")
+    for title in ("log", "dump_stacks", *webhooks, "stop", "save_checkpoint"):
         assert f"alarm through {title}: done\n" in said.out
     failed = f"alarms through command {sys.executable}: ended with 4: not this one"
     assert f"missing: {failed}\n" in said.out
-    (message,) = _Service.taken
-    assert message["alert"]["rule"] == "test"
-    assert "nothing is wrong" in message["text"]
+    assert "missing: alarms through command false: ended with 1" in said.out
+    assert len(_Service.taken) == len(webhooks)
+    assert all("nothing is wrong" in message["text"] for message in _Service.taken)
+    (alert,) = (message["alert"] for message in _Service.taken if "alert" in message)
+    assert alert["rule"] == "test"
 
 
 def test_a_configuration_is_shown_without_its_secrets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,6 @@
 """Shows every step and every sample to the rules, and raises an alarm once for what they find.
 
-Layer: monitor.rules, monitor.metrics.device, monitor.stop < **monitor.alarms**. Imports no mindspore.
+Layer: monitor.rules, monitor.actions, monitor.metrics.device, monitor.stop < **monitor.alarms**. Imports no mindspore.
 
 Steps are seen by the training thread, samples by the thread that writes, each with rules of its own. What an alarm does
 is done by `monitor.alarm_sink`; what only the training thread can do, a checkpoint and a stop, waits here for it.
@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 import psutil
 
+from ms_summary_bridge.monitor.actions import OUTSIDE
 from ms_summary_bridge.monitor.alert import Alert
 from ms_summary_bridge.monitor.alert_config import ActionConfig, AlertConfig
 from ms_summary_bridge.monitor.config import MonitorConfig
@@ -27,7 +28,7 @@ from ms_summary_bridge.monitor.rules import Point, Rule, make_rule
 from ms_summary_bridge.monitor.sample import Note, Sample
 from ms_summary_bridge.monitor.stop import StopAgreement
 
-__all__ = ["Alarms", "AlertNote", "describe_checkpoint", "memory_limits"]
+__all__ = ["Alarms", "AlertNote", "describe_checkpoint", "list_actions", "memory_limits"]
 
 _OF_STEPS: Final = ("loss", "grad_norm", "loss_scale", "overflow", "step_time", "data_time")
 """What is known of every step, whether it is measured or not."""
@@ -199,9 +200,6 @@ class Alarms:
 
     def raise_test(self, step: int, wall_time: float) -> None:
         """Raises an alarm about nothing, with every action of the configuration."""
-        actions = dict.fromkeys(self._config.alert_actions)
-        for alert in self._config.alerts:
-            actions.update(dict.fromkeys(alert.actions or ()))
         test = Alert(
             rule="test",
             step=step,
@@ -210,7 +208,7 @@ class Alarms:
             severity="info",
             message="this is a test of the alarms: nothing is wrong",
         )
-        self.raise_alarm(test, tuple(actions))
+        self.raise_alarm(test, list_actions(self._config))
 
     def raise_alarm(self, alert: Alert, actions: tuple[ActionConfig, ...], *, silent: int = 0) -> None:
         """Raises an alarm, whatever its rule and the cool-down say.
@@ -247,6 +245,15 @@ class Alarms:
             self.checkpoint_due = alert
         if "stop" in kinds:
             self.stop.ask(f"{alert.rule}: {alert.message}")
+
+
+def list_actions(config: MonitorConfig) -> tuple[ActionConfig, ...]:
+    """Returns every action of a configuration, each once."""
+    watchdog = config.watchdog
+    actions = [*config.alert_actions, *(action for alert in config.alerts for action in alert.actions or ())]
+    # The watchdog, which is another process, does these alone.
+    actions += [action for action in watchdog.actions or () if watchdog.enable and action.kind in OUTSIDE]
+    return tuple(dict.fromkeys(actions))
 
 
 def _describe(alert: Alert, ranks: int, silent: int, stops: bool, checkpoint: tuple[int, str] | None) -> str:

@@ -1,6 +1,6 @@
 """Tries a configuration: three real steps and a test alarm in another process, and what came out of them.
 
-Layer: monitor.config_file, run_points < **monitor.trial**.
+Layer: monitor.config_file, monitor.alarms, run_points < **monitor.trial**.
 
 Everything goes to a directory that is removed afterwards, whatever `save_dir` and `bridge` say.
 """
@@ -23,6 +23,7 @@ import msgspec
 from ms_summary_bridge.errors import BridgeError, ConfigError, MissingDependencyError
 from ms_summary_bridge.logdir import discover
 from ms_summary_bridge.monitor.actions import OUTSIDE
+from ms_summary_bridge.monitor.alarms import list_actions
 from ms_summary_bridge.monitor.config import MonitorConfig
 from ms_summary_bridge.monitor.config_check import OWN_TYPES
 from ms_summary_bridge.run_points import RunReading, read_points
@@ -148,10 +149,11 @@ def _find_alarms(config: MonitorConfig, outcomes: Path, files: Mapping[str, int]
     if config.callback.type not in OWN_TYPES:
         return {}
     content = outcomes.read_bytes() if outcomes.exists() else b"[]"
-    told = dict(msgspec.json.decode(content, type=list[tuple[str, str]]))
-    listed = [*config.alert_actions, *(action for alert in config.alerts for action in alert.actions or ())]
+    told: dict[str, str] = {}
+    for title, problem in msgspec.json.decode(content, type=list[tuple[str, str]]):
+        told[title] = told.get(title) or problem  # two addresses of one host have one title
     found: dict[str, str] = {}
-    for action in dict.fromkeys(listed):
+    for action in list_actions(config):
         if action.kind in OUTSIDE:
             problem = told.get(action.title, "it was not over before the end")
         elif action.kind in _TRACES and not any(_TRACES[action.kind] in name for name in files):
