@@ -19,6 +19,7 @@ from PIL import Image as Pillow
 from ms_summary_bridge.callback.live_run import LiveRun
 from ms_summary_bridge.convert import convert_logdir
 from ms_summary_bridge.errors import BridgeError, InvalidValueError
+from ms_summary_bridge.formats.dataset_graph import describe_dataset_graph
 from ms_summary_bridge.formats.dataset_pipeline import Stage, read_pipeline
 from ms_summary_bridge.formats.lineage import failed_training
 from ms_summary_bridge.formats.protos import ms_pb
@@ -404,6 +405,25 @@ def test_a_pipeline_is_read_from_its_sources_on() -> None:
         read_pipeline(b"\x0b\xff")
 
 
+def test_a_long_pipeline_is_read_whole_and_the_page_and_the_text_agree() -> None:
+    event = payload(wide_graph())
+    (stage,) = read_pipeline(event)
+    assert (stage.name, stage.parameters) == ("", [("tensor_op_name", "no name of a stage")])
+    assert [one.name for one in stage.operations] == [f"op{number}" for number in range(250)]
+    assert stage.operations[0].parameters == [("op_type", "TensorOp"), ("text", "x" * 300)]
+    assert "1. **op0** `op_type=TensorOp` `text=xxx" in describe_dataset_graph(event)
+
+
+def wide_graph() -> Any:
+    """Returns a stage without a name that has more operations and a longer text than anybody looks at."""
+    graph = ms_pb.DatasetGraph()
+    graph.parameter.mapStr["tensor_op_name"] = "no name of a stage"
+    for number in range(250):
+        graph.operations.add().operationParam.mapStr["tensor_op_name"] = f"op{number}"
+    graph.operations[0].operationParam.mapStr.update(op_type="TensorOp", text="x" * 300)
+    return graph
+
+
 def test_a_fault_with_one_run_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("bad", "good"):
         write_summary(tmp_path / name, losses({1: 1.0}))
@@ -541,6 +561,7 @@ def test_the_page_shows_all_of_it_in_light_and_dark(
     tmp_path: Path, tensorboard_server: TensorBoardServer, browser: Browser
 ) -> None:
     write_showcase(tmp_path / "logs")
+    put_lineage(tmp_path / "logs" / "lenet" / "seeded", payload(wide_graph()), seconds=START + 30)
     client = tensorboard_server(tmp_path / "logs")
     wait_all_read(client, 4)
     open_page(browser, client, dark=False)
@@ -565,6 +586,12 @@ def test_the_page_shows_all_of_it_in_light_and_dark(
     ):
         assert text in run
     drawn = f"{INSIDE}.querySelectorAll('%s').length"
+    run = choose(browser, "lenet/seeded")
+    for text in ("(no name)", "200. op199", "and 50 more", "x" * 200 + "… (300 characters)"):
+        assert text in run
+    assert "op200" not in run
+    assert browser.evaluate(drawn % ".pipeline .stage") == 1
+    choose(browser, "lenet/fast")
     assert browser.evaluate(drawn % ".pipeline .stage") == 8
     assert browser.evaluate(drawn % ".pipeline .branches") == 1
     assert browser.evaluate(drawn % ".chart svg g.nan") == 9

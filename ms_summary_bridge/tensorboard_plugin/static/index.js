@@ -348,14 +348,29 @@ function pipeline(found) {
   return made;
 }
 
+// So many stages, branches, operations and parameters, and so much of a text, as a person may look at.
+const MOST_PARTS = 200;
+const MOST_CHARACTERS = 200;
+
+function bounded(parts, show) {
+  const shown = parts.slice(0, MOST_PARTS).map(show);
+  const more = parts.length - shown.length;
+  return more ? [...shown, element("div", { class: "soft" }, `and ${more} more`)] : shown;
+}
+
+function shortened(text) {
+  const characters = [...text];
+  if (characters.length <= MOST_CHARACTERS) return text;
+  return `${characters.slice(0, MOST_CHARACTERS).join("")}… (${characters.length} characters)`;
+}
+
 function chain(stages) {
-  const parts = [];
-  for (const stage of stages) {
-    if (stage.branches.length) parts.push(element("div", { class: "branches" }, ...stage.branches.map(chain)));
-    if (parts.length) parts.push(arrow());
-    parts.push(box(stage));
-  }
-  return element("div", { class: "chain" }, ...parts);
+  const steps = bounded(stages, (stage) => (stage.branches.length ? [branches(stage), arrow(), box(stage)] : box(stage)));
+  return element("div", { class: "chain" }, ...steps.flatMap((step, index) => (index ? [arrow(), step].flat() : step)));
+}
+
+function branches(stage) {
+  return element("div", { class: "branches" }, ...bounded(stage.branches, chain));
 }
 
 function arrow() {
@@ -363,22 +378,23 @@ function arrow() {
 }
 
 function box(stage) {
-  const parts = [element("b", {}, stage.name), parameters(stage)];
+  const parts = [title(stage), parameters(stage)];
   if (stage.sampler) parts.push(operation(stage.sampler, "sampled by "));
-  parts.push(...stage.operations.map((one, index) => operation(one, `${index + 1}. `)));
+  parts.push(...bounded(stage.operations, (one, index) => operation(one, `${index + 1}. `)));
   return element("div", { class: "stage" }, ...parts);
 }
 
 function operation(one, before) {
-  return element("div", { class: "inner" }, before, element("b", {}, one.name), parameters(one));
+  return element("div", { class: "inner" }, before, title(one), parameters(one));
 }
 
-// What only tunes the speed stands last.
+function title(one) {
+  return element("b", {}, shortened(one.name) || "(no name)");
+}
+
 function parameters(one) {
-  const tuning = ["num_parallel_workers", "connector_queue_size"];
-  const sorted = [...one.parameters].sort(([first], [second]) => tuning.includes(first) - tuning.includes(second));
-  return element("div", { class: "parameters" },
-    ...sorted.map(([name, value]) => element("span", {}, element("span", { class: "soft" }, `${name} `), value)));
+  return element("div", { class: "parameters" }, ...bounded(one.parameters, ([name, value]) =>
+    element("span", {}, element("span", { class: "soft" }, `${name} `), shortened(value))));
 }
 
 // ------------------------------------------------------------------ theme
