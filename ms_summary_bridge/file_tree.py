@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from ms_summary_bridge.errors import LogdirError, MissingDependencyError
-from ms_summary_bridge.file_names import is_wanted
+from ms_summary_bridge.file_names import MINDSPORE, format_of_name, is_wanted
 
 __all__ = ["Directory", "Problem", "WalkLog", "walk_local", "walk_url"]
 
@@ -26,6 +26,12 @@ class Problem(msgspec.Struct, frozen=True):
 
     path: str
     reason: str
+
+    @property
+    def may_hide_mindspore(self) -> bool:
+        """Whether it is a file of MindSpore's, or a directory; of the rest TensorBoard itself says it."""
+        name = os.path.basename(self.path)
+        return format_of_name(name) == MINDSPORE or not is_wanted(name)
 
 
 class Directory(msgspec.Struct):

@@ -28,6 +28,7 @@ from ms_summary_bridge.mirror.home import clean, open_home
 from ms_summary_bridge.mirror.process import keep_up_to_date
 from ms_summary_bridge.mirror.watch import Mirror
 from ms_summary_bridge.report import Report
+from ms_summary_bridge.tensorboard_plugin.run_collector import RunCollector
 from tests.conftest import TrainSmall
 from tests.scripted import START, build_file, mindspore_name, put, tensorboard_name
 from tests.test_logdir import in_unprivileged_child, make_odd_tree
@@ -287,10 +288,15 @@ def test_a_read_only_logdir_and_directories_that_may_not_be_read() -> None:
             try:
                 followed = Followed(source, Path(directory) / "cache")
                 assert followed.rounds() == {"ms": [1, 2]}
-                assert len(followed.warnings) == 1, followed.warnings
-                assert "secret" in followed.warnings[0]
+                closed = f"{source / 'closed'}: cannot be listed: Permission denied"
+                unreadable = f"{secret}: cannot be opened: Permission denied"
+                assert sorted(followed.warnings) == [closed, unreadable]
                 assert followed.rounds() == {"ms": [1, 2]}
-                assert len(followed.warnings) == 1
+                assert sorted(followed.warnings) == [closed, unreadable], "once"
+                collector = RunCollector(str(source), followed.warnings.append)
+                collector.look()
+                assert collector.wait(60)
+                assert collector.describe_all()["problems"] == [closed, unreadable]
             finally:
                 for path in (source, source / "ms", source / "closed"):
                     path.chmod(0o700)

@@ -117,7 +117,12 @@ class Mirror:
     def _look(self) -> dict[str, list[FileFact]]:
         """Returns the event files of each directory that has some of MindSpore's."""
         found: dict[str, list[FileFact]] = {}
-        for directory in walk_local(self._home.source, WalkLog()):
+        log = WalkLog()
+        directories = walk_local(self._home.source, log)
+        for problem in log.problems:
+            if problem.may_hide_mindspore:
+                self._say(f"{problem.path}: {problem.reason}")
+        for directory in directories:
             if any(_is_candidate(os.path.basename(path)) for path in directory.files):
                 facts = _facts(directory)
                 if facts:

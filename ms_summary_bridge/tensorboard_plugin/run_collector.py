@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from ms_summary_bridge.errors import BridgeError
-from ms_summary_bridge.file_names import MINDSPORE, format_of_name
+from ms_summary_bridge.file_names import MINDSPORE
 from ms_summary_bridge.logdir import LIVE, SOURCE, Logdir, Run, discover
 from ms_summary_bridge.tensorboard_plugin.journal_facts import JournalFacts, find_journals
 from ms_summary_bridge.tensorboard_plugin.run_table import KnownRun, compare_configs, describe_row, describe_run
@@ -215,7 +215,7 @@ class RunCollector:
             self._problems = [
                 f"{problem.path}: {problem.reason}"
                 for problem in found.problems
-                if os.path.dirname(problem.path) not in shown and _is_ours(problem.path)
+                if os.path.dirname(problem.path) not in shown and problem.may_hide_mindspore
             ][:_MOST_PROBLEMS]
         return reads[:_MOST_RUNS]
 
@@ -225,10 +225,6 @@ class RunCollector:
             one = KnownRun(key, name, directory, run_format)
         one.fault = ""
         return one
-
-
-def _is_ours(path: str) -> bool:
-    return format_of_name(os.path.basename(path)) == MINDSPORE
 
 
 def _read_all(one: KnownRun, run: Run | None, twins: list[Run]) -> Iterator[None]:
