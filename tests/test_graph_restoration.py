@@ -19,6 +19,7 @@ from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Event
 from ms_summary_bridge.formats import wire
+from ms_summary_bridge.formats._graph_errors import read_safely
 from ms_summary_bridge.formats._graph_marks import Holder, encode_holder, encode_member
 from ms_summary_bridge.formats.graph import convert_graph
 from ms_summary_bridge.formats.graph_events import is_converted_graph
@@ -434,3 +435,21 @@ def test_a_drawing_that_is_damaged_is_a_loss(key: bytes) -> None:
         encoded = encoder.encode(event)
         assert encoded.payload is None
         assert encoded.losses
+
+
+def test_sizes_that_no_field_holds_are_damage_and_end_no_conversion(tmp_path: Path) -> None:
+    drawing = tb_pb.GraphDef.FromString(Drawn(graph(node("1", "A", full_name="a"))).bytes)
+    drawing.node[0].attr["output_type"].s = b"float32[" + b"9" * 20 + b"]"
+    source = write_log(tmp_path / "tb", drawing)
+    (run,) = convert_logdir(str(source), str(tmp_path / "ms"), options=WITHOUT_ARCHIVE).runs
+    assert run.values == {"graph": 1, "scalar": 1}
+    (found,) = graphs_in(tmp_path / "ms")
+    assert [(one.full_name, one.output_type.ByteSize()) for one in found.node] == [("a", 0)]
+
+
+def test_a_number_that_its_field_does_not_hold_makes_a_graph_unreadable() -> None:
+    def fill() -> None:
+        ms_pb.TypeProto().tensor_type.shape.dim.add(size=1 << 64)
+
+    with pytest.raises(InvalidValueError, match="the graph cannot be read: "):
+        read_safely(fill)

@@ -32,6 +32,7 @@ _MAX_BYTES: Final = 800
 _MAX_ITEMS: Final = 32
 _MAX_ELEMENTS: Final = 16
 _MAX_TENSOR_BYTES: Final = 4096
+_LONG_NUMBER: Final = re.compile(r"[0-9]{19}")  # of our words every number has fewer digits, and fits an int64
 _TYPE_PIECE: Final = re.compile(r"([a-z0-9_]+)(?:\[[-0-9, ]*\])?|[()]")
 _FIELDS: Final = {"f": "float_data", "d": "double_data", "i": "int64_data", "b": "int32_data", "u": "uint64_data"}
 """Kind of a numpy dtype to the list that holds its elements."""
@@ -143,9 +144,9 @@ def _read_words(output_type: Any, text: str, shapes: list[Any]) -> bool:
     """Reads our words for a type, `(float32[2], (int64), none)`, whose outermost elements have the shapes.
 
     Returns:
-        Whether they could be read; they cannot where they were cut.
+        Whether they could be read; they cannot where they were cut or damaged.
     """
-    if text.count("(") != text.count(")") or " ..." in text:
+    if text.count("(") != text.count(")") or " ..." in text or _LONG_NUMBER.search(text):
         return False
     stack = [output_type]
     for match in _TYPE_PIECE.finditer(text):

@@ -114,7 +114,7 @@ def _read_node(data: bytes, start: int, end: int) -> Node:
         elif key == 0x22:
             node.device = data[a:b].decode()
         elif key == 0x2A:
-            name, value = _read_entry(data, a, b)
+            name, value = wire.read_entry(data, a, b)
             node.attributes[name] = value
         elif key == _ORIGIN:
             node.origin = decode_origin(data[start:end])
@@ -123,17 +123,6 @@ def _read_node(data: bytes, start: int, end: int) -> Node:
         elif key == HOLDER:
             node.holders.append(read_holder(data, a, b))
     return node
-
-
-def _read_entry(data: bytes, start: int, end: int) -> tuple[str, bytes]:
-    """Reads one entry of a map whose keys are texts."""
-    name, value = "", b""
-    for key, a, b in wire.fields(data, start, end):
-        if key == 0x0A:
-            name = data[a:b].decode()
-        elif key == 0x12:
-            value = data[a:b]
-    return name, value
 
 
 def _read_function(data: bytes, start: int, end: int) -> Function:
@@ -148,7 +137,7 @@ def _read_function(data: bytes, start: int, end: int) -> Function:
         elif key == 0x1A:
             function.nodes.append(_read_node(data, a, b))
         elif key in (0x22, 0x32):
-            name, source = _read_entry(data, a, b)
+            name, source = wire.read_entry(data, a, b)
             function.returns.append((name, ("^" if key == 0x32 else "") + source.decode()))
     return function
 

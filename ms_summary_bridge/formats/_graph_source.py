@@ -119,7 +119,7 @@ def read_graph(data: bytes) -> Graph:
         elif key == 0x1A:
             graph.parameters.append(_read_parameter(data, a, b))
         elif key == 0x22:
-            graph.outputs.append(Output(*_read_pair(data, a, b)))
+            graph.outputs.append(Output(*wire.read_entry(data, a, b)))
         elif key == 0x2A:
             graph.constants.append(_read_constant(data, a, b))
         elif key == LIBRARY:
@@ -142,7 +142,7 @@ def _read_operator(data: bytes, start: int, end: int) -> Operator:
         elif key == 0x22:
             operator.scope = data[a:b].decode()
         elif key == 0x2A:
-            name, value = _read_pair(data, a, b)
+            name, value = wire.read_entry(data, a, b)
             operator.attributes.append((name, value))
             found = decode_origin(data[a:b])
             if found is not None and found.kind == FUNCTION:
@@ -188,21 +188,10 @@ def _read_parameter(data: bytes, start: int, end: int) -> Parameter:
 
 def _read_constant(data: bytes, start: int, end: int) -> Constant:
     constant = Constant()
-    constant.name, constant.value = _read_pair(data, start, end)
+    constant.name, constant.value = wire.read_entry(data, start, end)
     for key, a, b in wire.fields(data, start, end):
         if key == SHAPES:
             constant.shapes = data[a:b]
         else:
             constant.read(key, a, data, start, end)
     return constant
-
-
-def _read_pair(data: bytes, start: int, end: int) -> tuple[str, bytes]:
-    """Reads what has a name in field 1 and a message in field 2: attributes, constants, outputs."""
-    name, message = "", b""
-    for key, a, b in wire.fields(data, start, end):
-        if key == 0x0A:
-            name = data[a:b].decode()
-        elif key == 0x12:
-            message = data[a:b]
-    return name, message

@@ -16,17 +16,17 @@ Source: `proto/tensorboard/graph.proto` and `proto/mindspore/graph.proto`; what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final, TypeVar
+from collections.abc import Iterable
+from typing import Final
 
 import msgspec
-from google.protobuf.message import DecodeError
 
-from ms_summary_bridge.errors import EventDecodeError, InvalidValueError
+from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats._anf_names import AnfNames, drawable_name
 from ms_summary_bridge.formats._anf_values import AnfValueEncoder
 from ms_summary_bridge.formats._graph_def import Function, GraphDef, Node, read_graph_def, split_input
+from ms_summary_bridge.formats._graph_errors import read_safely
 from ms_summary_bridge.formats._graph_marks import encode_library, encode_member, encode_shapes
 from ms_summary_bridge.formats._graph_source import FUNCTION
 from ms_summary_bridge.formats._origin import Origin, encode_origin
@@ -37,7 +37,6 @@ __all__ = [
     "encode_attribute",
     "encode_input",
     "encode_operator",
-    "read_safely",
     "write_graph",
 ]
 
@@ -51,8 +50,6 @@ _RETURN: Final = "Return"
 _FUNCTION_NAME: Final = b"\x52"  # field `func` of an AttrValue, which has one field
 _RESERVED: Final = {"Const", "Parameter"}  # operators that MindInsight would take for these
 _TYPE_ATTRIBUTES: Final = ("dtype", "DstT", "output_type", "out_type", "Tout", "T")  # the first that there is
-
-_Result = TypeVar("_Result")
 
 
 class AnfCounts(msgspec.Struct):
@@ -116,24 +113,6 @@ def convert_graph_def(graph_def: bytes) -> tuple[bytes, AnfCounts]:
     Loss: elements of long values; which output an edge takes is kept, but MindInsight does not show it.
     """
     return read_safely(lambda: _Drawing(read_graph_def(graph_def)).draw())
-
-
-def read_safely(convert: Callable[[], _Result]) -> _Result:
-    """Runs a conversion; whatever is wrong with its source becomes one error.
-
-    Raises:
-        InvalidValueError: The source cannot be read.
-    """
-    try:
-        return convert()
-    except EventDecodeError as error:
-        raise InvalidValueError(f"the graph cannot be read: {error.message}") from error
-    except DecodeError as error:
-        raise InvalidValueError(f"the graph cannot be read: {error}") from error
-    except UnicodeError as error:
-        raise InvalidValueError(f"the graph cannot be read: a text is not UTF-8 ({error})") from error
-    except RecursionError as error:  # protobuf in Python sets no limit of its own
-        raise InvalidValueError("the graph cannot be read: it is nested too deep") from error
 
 
 class _Drawn(msgspec.Struct):

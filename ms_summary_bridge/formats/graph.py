@@ -24,10 +24,10 @@ from itertools import chain
 from typing import Final
 
 import msgspec
-from google.protobuf.message import DecodeError
 
-from ms_summary_bridge.errors import EventDecodeError, InvalidValueError
+from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.formats import wire
+from ms_summary_bridge.formats._graph_errors import read_safely
 from ms_summary_bridge.formats._graph_marks import Holder, encode_holder, encode_member
 from ms_summary_bridge.formats._graph_names import NodeNames, common_scope, scope_of
 from ms_summary_bridge.formats._graph_source import Graph, Operator, Output, Parameter, read_graph
@@ -105,10 +105,7 @@ def convert_graph_event(payload: bytes) -> tuple[bytes, GraphCounts]:
     Raises:
         InvalidValueError: There is no graph, or it is damaged.
     """
-    try:
-        parts = [payload[a:b] for key, a, b in wire.fields(payload, 0, len(payload)) if key == _GRAPH]
-    except EventDecodeError as error:
-        raise InvalidValueError(f"the graph cannot be read: {error.message}") from error
+    parts = read_safely(lambda: [payload[a:b] for key, a, b in wire.fields(payload, 0, len(payload)) if key == _GRAPH])
     if not parts:
         raise InvalidValueError("the event holds no graph")
     return convert_graph(b"".join(parts))  # protobuf merges a message that is given in parts
@@ -130,16 +127,7 @@ def convert_graph(graph: bytes) -> tuple[bytes, GraphCounts]:
     edges among data edges. The operators' attributes stay, in words where TensorFlow has no such value.
     """
     drawing = _Drawing()
-    try:
-        drawing.draw(graph, "", 0)
-    except EventDecodeError as error:
-        raise InvalidValueError(f"the graph cannot be read: {error.message}") from error
-    except DecodeError as error:
-        raise InvalidValueError(f"the graph cannot be read: {error}") from error
-    except UnicodeDecodeError as error:
-        raise InvalidValueError(f"the graph cannot be read: a text is not UTF-8 ({error.reason})") from error
-    except RecursionError as error:  # protobuf in Python sets no limit of its own
-        raise InvalidValueError("the graph cannot be read: it is nested too deep") from error
+    read_safely(lambda: drawing.draw(graph, "", 0))
     if not drawing.counts.drawn:
         raise InvalidValueError("the graph is empty")
     return drawing.finish(), drawing.counts

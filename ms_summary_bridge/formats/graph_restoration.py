@@ -15,6 +15,7 @@ from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats._anf_values import AnfValueEncoder
 from ms_summary_bridge.formats._graph_def import Node, read_graph_def, split_input
+from ms_summary_bridge.formats._graph_errors import read_safely
 from ms_summary_bridge.formats._graph_marks import Holder
 from ms_summary_bridge.formats._graph_source import Operator, Part, read_graph
 from ms_summary_bridge.formats._graph_values import ValueEncoder, graphs_in
@@ -23,7 +24,6 @@ from ms_summary_bridge.formats.anf_graph import (
     encode_attribute,
     encode_input,
     encode_operator,
-    read_safely,
     write_graph,
 )
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb

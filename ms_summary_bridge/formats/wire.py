@@ -28,6 +28,7 @@ __all__ = [
     "fields",
     "fixed64",
     "length_delimited",
+    "read_entry",
     "read_varint",
     "signed",
     "varint",
@@ -142,3 +143,19 @@ def fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int
             raise EventDecodeError(f"the message is malformed: field {key >> 3} at byte {position} does not fit")
         yield key, position, stop
         position = stop
+
+
+def read_entry(data: bytes, position: int, end: int) -> tuple[str, bytes]:
+    """Reads what has a text in field 1 and bytes in field 2: an entry of a map, or whatever else has a name.
+
+    Raises:
+        EventDecodeError: The bytes are no message.
+        UnicodeDecodeError: The text is not UTF-8.
+    """
+    name, content = "", b""
+    for key, a, b in fields(data, position, end):
+        if key == 0x0A:
+            name = data[a:b].decode()
+        elif key == 0x12:
+            content = data[a:b]
+    return name, content
