@@ -126,6 +126,7 @@ class MindSporeRun(RunSink):
                     self._metrics[tagged.tag] = value
                 elif isinstance(value, Opaque) and value.kind == "hparams":
                     self._state.session[tagged.tag] = value.payload
+                    self._state.said.clear()
 
     def _count(self) -> None:
         points = self._state.points
@@ -149,10 +150,11 @@ class MindSporeRun(RunSink):
         if self._wall_time and not (is_lineage and self._has_lineage):
             session = hparams.read_session(values, {tag: shortest(value) for tag, value in self._metrics.items()})
             if session is None and hparams.START_TAG in values:
-                self._losses.add("hparams", hparams.START_TAG, "cannot be read, so that there is no lineage of it")
+                self._say_once("hparams", hparams.START_TAG, ["cannot be read, so that there is no lineage of it"])
         if session is not None:
             wall_time = session.end_time if is_lineage and session.end_time else self._wall_time
             self._lineage += lineage.write_lineage(wall_time, session, is_lineage=is_lineage)
+            self._say_once("lineage", "", session.left_out)
         if session is not None or (self._lineage and self._written_by):
             self._lineage.insert(0, self._lineage_head())
 

@@ -240,7 +240,9 @@ class _RunConversion:
                 if reader.offset > end:
                     break
                 offset = reader.offset
-                if isinstance(item, Event) and is_users(item):
+                if not isinstance(item, Event):
+                    self._note(item, path)
+                elif is_users(item):
                     self.report.events_read += 1
                     self._put(item, tensorboard.FORMAT)
         self.state.files[path] = identify(file.path, offset, file.created)

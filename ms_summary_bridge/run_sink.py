@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Final
 
 from ms_summary_bridge.archive import LINEAGE, START, ArchiveWriter, PlaceCounter
@@ -117,6 +118,13 @@ class RunSink(ABC):
         if encoded.archive is not None and self._keep_archive:
             self._archive(source or event.format).write(encoded.archive, place)
             self.archived += 1
+
+    def _say_once(self, kind: str, tag: str, reasons: Iterable[str]) -> None:
+        """Counts losses of the session, but for those that an earlier conversion counted."""
+        new = [reason for reason in reasons if reason not in self._state.said]
+        for reason in new:
+            self._losses.add(kind, tag, reason)
+        self._state.said += new
 
     def _keep_version(self, event: Event, source: str) -> None:
         if self._keep_archive and event.format != self.format:

@@ -118,6 +118,8 @@ class RunState(msgspec.Struct):
     session: dict[str, bytes] = msgspec.field(default_factory=dict)
     """What tells of the training session: MindSpore's last lineage record of each kind, or TensorBoard's values of the
     `hparams` plugin by their tag."""
+    said: list[str] = msgspec.field(default_factory=list)
+    """Losses of the session that were counted: what it becomes is written anew when other things have changed."""
     begins: list[float] = msgspec.field(default_factory=list)
     """When each file of a MindSpore source was begun."""
     lineage: str = ""
@@ -160,7 +162,8 @@ def load_state(destination: str) -> State:
     if state.version != _VERSION:
         raise UsageError(f"{path}: written by another version of this program; start over with --force")
     for name, run in state.runs.items():
-        parts = [*name.split("/"), *(output.name for output in run.outputs), *run.archives]
+        files = [output.name for output in run.outputs] + ([run.lineage] if run.lineage else [])
+        parts = [*name.split("/"), *files, *run.archives]
         if "" in parts or ".." in parts or any("/" in part for part in parts):
             raise LogdirError(f"{path}: damaged (a name leads out of it); start over with --force")
     return state

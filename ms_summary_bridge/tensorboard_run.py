@@ -39,6 +39,7 @@ class TensorBoardRun(RunSink):
         self._encoder = TensorBoardEncoder(self.names)
         self._start_step: int | None = None
         self._has_points = True  # the file that grows holds more than marks
+        self._in_table: set[str] = set()  # kinds of the session's records that were met
 
     def begin_session(self, step: int | None = None) -> None:
         """Says that a restart follows: the next event goes into a new file.
@@ -79,11 +80,17 @@ class TensorBoardRun(RunSink):
 
     def _note_lineage(self, event: Event, content: Opaque) -> None:
         """Takes note of a lineage record; of each kind the last one is shown, and all are in the archive."""
-        losses: tuple[Loss, ...] = (Loss(content.kind, "", "shown in the HParams table"),)
+        losses: tuple[Loss, ...] = ()
         is_shown = True
-        if content.kind not in SESSION_KINDS:
+        if content.kind in SESSION_KINDS:
+            self._in_table.add(content.kind)
+            self._state.said.clear()  # here, since nothing is said while the session waits for its end
+        else:
             encoded = self._encoder.encode(event)
             losses, is_shown = encoded.losses, encoded.payload is not None
+        shown = self._state.session.get(content.kind, content.payload)
+        if is_shown and shown != content.payload:
+            losses += (Loss(content.kind, "", "an earlier one of its run: TensorBoard shows the last"),)
         self._account(event, Encoded(None, losses, event), LINEAGE)
         if is_shown:
             self._state.session[content.kind] = content.payload
@@ -94,6 +101,9 @@ class TensorBoardRun(RunSink):
         In TensorBoard the first start and the first end of a session count. So this file is written anew when there is
         more lineage, and while the source grows it waits for the record that MindSpore writes at the end.
         """
+        for kind in sorted(self._in_table):  # of the last one alone
+            self._losses.add(kind, "", "shown in the HParams table")
+        self._in_table.clear()
         records = self._state.session
         if not records or (grows and not records.keys() & {"train_lineage", "evaluation_lineage"}):
             return
@@ -106,8 +116,7 @@ class TensorBoardRun(RunSink):
                 payloads.append(self._encoder.encode(event).payload)
         if records.keys() & {*SESSION_KINDS}:
             session = lineage.read_lineage(records, sorted(self._state.begins))
-            for text in session.left_out:
-                self._losses.add("lineage", "", text)
+            self._say_once("lineage", "", session.left_out)
             if not session.is_empty:
                 payloads += [
                     hparams.encode_session_start(session),

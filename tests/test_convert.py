@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import os
 import random
 import shutil
@@ -699,6 +700,25 @@ def test_force_follows_no_name_out_of_the_destination(tmp_path: Path) -> None:
     with pytest.raises(LogdirError):
         convert(tmp_path / "ms", tmp_path / "tb")
     convert(tmp_path / "ms", tmp_path / "tb", force=True)
+    assert precious.read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("field", ["outputs", "archives", "lineage"])
+def test_a_state_whose_name_leads_out_of_the_destination_is_refused(tmp_path: Path, field: str) -> None:
+    write_summary(tmp_path / "ms", scalars("loss", range(3)))
+    write_lineage(tmp_path / "ms", [b"\x0a\x03one"])
+    convert(tmp_path / "ms", tmp_path / "tb")
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"mine")
+    state = tmp_path / "tb" / STATE_NAME
+    damaged = json.loads(state.read_text())
+    (run,) = damaged["runs"].values()
+    changes = {"outputs": [{"name": "../precious", "offset": 0}], "archives": {"../precious": 0}}
+    run[field] = changes.get(field, "../precious")
+    state.write_text(json.dumps(damaged))
+    write_lineage(tmp_path / "ms", [b"\x0a\x03two"], seconds=START + 9)  # so that the lineage file is written anew
+    with pytest.raises(LogdirError, match="a name leads out of it"):
+        convert(tmp_path / "ms", tmp_path / "tb")
     assert precious.read_bytes() == b"mine"
 
 

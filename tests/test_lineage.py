@@ -429,6 +429,20 @@ def test_of_several_records_the_last_of_each_kind_is_shown_and_all_are_kept(tmp_
     assert [m.SerializeToString() for m in lineage_of(tmp_path / "back")] == [*first, *second]
 
 
+@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one after the other"])
+def test_an_earlier_record_of_a_kind_is_a_counted_loss(tmp_path: Path, at_once: bool) -> None:
+    earlier, last = "an earlier one of its run: TensorBoard shows the last", "shown in the HParams table"
+    first, second = eval_event('{"acc": 0.25}'), eval_event('{"acc": 0.5}', START + 60)
+    put_lineage(tmp_path / "ms", first)
+    if not at_once:
+        report = convert_one(tmp_path / "ms", tmp_path / "tb")
+        assert [(loss.count, loss.reason) for loss in report.losses] == [(1, last)]
+    put_lineage(tmp_path / "ms", second, second, seconds=START + 50)
+    report = convert_one(tmp_path / "ms", tmp_path / "tb")
+    assert [(loss.count, loss.reason) for loss in report.losses] == [(1, earlier), (1, last)]
+    assert convert_one(tmp_path / "ms", tmp_path / "tb").losses == []
+
+
 def test_while_it_grows_a_run_waits_for_its_training_to_end(tmp_path: Path) -> None:
     write_summary(tmp_path / "ms", scalars("loss", range(3)))
     put_lineage(tmp_path / "ms", user_event({"a": 1}))
@@ -437,6 +451,24 @@ def test_while_it_grows_a_run_waits_for_its_training_to_end(tmp_path: Path) -> N
     put_lineage(tmp_path / "ms", user_event({"a": 1}), train_event())
     convert_one(tmp_path / "ms", tmp_path / "tb", options=ConvertOptions(grows=True))
     assert hparams_of(boards(tmp_path / "tb")[START_TAG]) == {**HPARAMS, "a": 1.0}
+
+
+def test_a_loss_of_the_session_is_said_once_and_not_before_its_end(tmp_path: Path) -> None:
+    def reasons() -> list[str]:
+        run = convert_one(tmp_path / "ms", tmp_path / "tb", options=ConvertOptions(grows=True))
+        return [loss.reason.partition(":")[0] for loss in run.losses if loss.kind == "lineage"]
+
+    broken = b"\x09" + bytes(8) + b"\x52\x02\x0a\x7f"
+    write_summary(tmp_path / "ms", scalars("loss", range(3)))
+    put_lineage(tmp_path / "ms", broken)
+    assert reasons() == []
+    put_lineage(tmp_path / "ms", broken, train_event())
+    assert reasons() == ["user_defined_info cannot be read"]
+    assert reasons() == []
+    write_summary(tmp_path / "ms", scalars("loss", range(3, 6)), seconds=START + 20)
+    assert reasons() == [], "what is new is of no session"
+    put_lineage(tmp_path / "ms", broken, seconds=START + 30)
+    assert reasons() == ["user_defined_info cannot be read"]
 
 
 def test_the_users_own_values_alone_are_a_session_without_an_end(tmp_path: Path) -> None:
@@ -457,6 +489,20 @@ def test_lineage_that_cannot_be_read_is_counted_and_kept(tmp_path: Path) -> None
     reasons = {loss.reason.split(":")[0] for loss in report.losses if loss.kind == "lineage"}
     assert reasons == {"train_lineage cannot be read", "the metric 'acc' is no number"}
     assert verify_logdirs(str(tmp_path / "ms"), str(tmp_path / "tb")).is_equal
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_a_loss_that_is_not_finite_comes_back_and_other_metrics_are_counted(tmp_path: Path, loss: float) -> None:
+    options = ConvertOptions(keep_archive=False)
+    put_lineage(tmp_path / "ms", train_event(loss=loss), eval_event('{"acc": 0.5, "top": NaN}'))
+    convert_one(tmp_path / "ms", tmp_path / "tb", options=options)
+    report = convert_one(tmp_path / "tb", tmp_path / "back", options=options)
+    train, evaluation = lineage_of(tmp_path / "back")
+    assert repr(train.train_lineage.algorithm.loss) == repr(loss)
+    assert json.loads(evaluation.evaluation_lineage.metric) == {"acc": 0.5}
+    assert [(row.count, row.reason) for row in report.losses if row.kind == "lineage"] == [
+        (1, "the metric 'top' is nan, which JSON does not hold")
+    ]
 
 
 # --- the converter: TensorBoard to MindSpore
@@ -517,6 +563,31 @@ def test_a_session_that_cannot_be_read_is_told_and_kept(tmp_path: Path) -> None:
     assert lineage_of(tmp_path / "ms") == []
     convert_one(tmp_path / "ms", tmp_path / "back")
     assert verify_logdirs(str(tmp_path / "tb"), str(tmp_path / "back")).is_equal
+
+
+def test_a_loss_of_a_session_made_from_a_log_is_said_once(tmp_path: Path) -> None:
+    def start(data: Any) -> None:
+        data.session_start_info.hparams["size"].number_value = 8
+
+    def reasons() -> list[str]:
+        run = convert_one(tmp_path / "tb", tmp_path / "ms")
+        return [loss.reason for loss in run.losses if loss.kind in ("lineage", "hparams")]
+
+    path = put_log(tmp_path / "tb", [hparams_record(START_TAG, start), *board_scalars("acc", [1])])
+    with path.open("ab") as file:
+        file.write(summary_record(2, tag("gone") + b"\x15" + Scalar.from_float32(math.nan).bits))
+    told = "the metric 'gone' is nan, which JSON does not hold"
+    assert told in reasons()
+    with path.open("ab") as file:
+        file.write(b"".join(board_scalars("acc", [3])))
+    assert told not in reasons()
+    with path.open("ab") as file:
+        file.write(summary_record(4, hparams_value(START_TAG, b"\xff\xff")))
+    told = "cannot be read, so that there is no lineage of it"
+    assert told in reasons()
+    with path.open("ab") as file:
+        file.write(b"".join(board_scalars("acc", [5])))
+    assert told not in reasons()
 
 
 def test_a_hyperparameter_that_is_no_number_does_not_stop_the_next_conversion(tmp_path: Path) -> None:

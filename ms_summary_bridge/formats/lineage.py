@@ -190,12 +190,13 @@ def write_lineage(wall_time: float, session: Session, *, is_lineage: bool) -> li
 
     Args:
         wall_time: Seconds since the epoch, for all events.
-        session: What to write. Metrics that are not finite are left out, since the field is JSON.
+        session: What to write. Metrics of an evaluation that are not finite are left out, since the field is JSON, and
+            named in `Session.left_out`.
         is_lineage: The session was read from lineage, and goes where it came from. Otherwise all hyperparameters are
             the user's own, and all metrics those of an evaluation.
     """
     hparams = dict(session.hparams)
-    metrics = {name: value for name, value in session.metrics.items() if math.isfinite(value)}
+    metrics = dict(session.metrics)
     train, evaluation = ms_pb.TrainLineage(), ms_pb.EvaluationLineage()
     if is_lineage:
         for name, (kind, part, field) in _FIELDS.items():
@@ -210,6 +211,8 @@ def write_lineage(wall_time: float, session: Session, *, is_lineage: bool) -> li
         metrics = {tag[len(EVAL) :]: value for tag, value in metrics.items() if tag.startswith(EVAL)}
     elif session.status != "unknown":
         hparams.setdefault("status", session.status)
+    for name in [name for name, value in metrics.items() if not math.isfinite(value)]:
+        session.left_out.append(f"the metric {name!r} is {metrics.pop(name)}, which JSON does not hold")
     has_training = bool(train.ByteSize())
     if metrics or not (has_training or evaluation.ByteSize()):  # MindInsight lists nothing that has neither
         evaluation.metric = json.dumps(metrics, sort_keys=True)
