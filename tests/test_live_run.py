@@ -182,6 +182,21 @@ def test_what_cannot_be_packed_is_dropped_and_counted_and_the_rest_is_there(tmp_
     assert_equal(tmp_path)
 
 
+def test_a_graph_that_cannot_be_drawn_is_named(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    broken = b"\x12\x05\x0a"  # ends inside a field
+    for _ in range(2):
+        run.live.write_whole("graph", START + 1.0, b"\x22\x03" + broken)
+        run.live.write_whole("dataset_graph", START + 1.0, broken)
+    run.scalar(1, loss=1.0)
+    run.live.close()
+    assert run.warnings.keys() == {"board graph ", "board dataset_graph "}
+    for kind, line in run.warnings.items():
+        assert line.startswith(f"{kind.split()[1]} is not in TensorBoard's file: "), line
+        assert "cannot be read" in line
+    assert steps(files(tmp_path, "tfevents")) == [1], "the rest is there"
+
+
 def test_a_removed_directory_is_made_again(tmp_path: Path) -> None:
     directory = tmp_path / "run"
     run = Run(directory)
@@ -320,6 +335,24 @@ def test_what_a_user_wrote_for_tensorboard_alone_is_no_difference_and_is_carried
     (restored,) = convert_logdir(there, back, to="mindinsight").runs
     assert restored.problems == ["1 values were written for TensorBoard alone (bridge.summary_writer) and are left out"]
     assert verify_logdirs(here, back).is_equal
+
+
+def test_damage_in_what_a_user_wrote_is_told(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    run.live.write_values(1, 1.0, {"scalar": [{"tag": "loss", "value": np.float32(0.5)}]})
+    for step in (3, 4):
+        own = tb_pb.Event(wall_time=2.0, step=step)
+        own.summary.value.add(tag="mine", simple_value=4.0)
+        run.live.write_board_event(own.SerializeToString(), "")
+    run.live.close()
+    (path,) = (tmp_path / "run").glob("*tfevents*")
+    content = bytearray(path.read_bytes())
+    content[content.index(b"mine")] ^= 1
+    path.write_bytes(content + content[:5])
+    (report,) = convert_logdir(str(tmp_path / "run"), str(tmp_path / "tensorboard"), to="tensorboard").runs
+    assert report.values == {"scalar": 2}
+    assert [damaged.file for damaged in report.damaged] == [path.name]
+    assert [tail.file for tail in report.incomplete] == [path.name]
 
 
 def starts(directory: Path) -> list[int]:

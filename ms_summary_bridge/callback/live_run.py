@@ -170,9 +170,13 @@ class LiveRun:
         self._warn(f"pack {plugin} {tag}", f"{plugin} {tag!r} cannot be written and is left out: {reason}")
 
     def _write_board(self, event: Event) -> None:
-        payload = self._tensorboard.encode(event).payload
-        if payload is not None:
-            self.board.write(payload)
+        encoded = self._tensorboard.encode(event)
+        if encoded.payload is not None:
+            self.board.write(encoded.payload)
+            return
+        for loss in encoded.losses:  # nothing of it is shown, though MindSpore's file may have it
+            what = f"{loss.kind} {loss.tag!r}" if loss.tag else loss.kind
+            self._warn(f"board {loss.kind} {loss.tag}", f"{what} is not in TensorBoard's file: {loss.reason}")
 
     def write_whole(self, plugin: str, wall_time: float, data: bytes) -> None:
         """Writes the graph (a `ModelProto`) or one kind of lineage, as MindSpore serialised it.
