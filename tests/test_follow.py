@@ -28,7 +28,7 @@ from ms_summary_bridge.state import STATE_NAME
 from ms_summary_bridge.verify import verify_logdirs
 from tests.follow_script import FollowScript, nothing
 from tests.mindspore_run import START, event, scalar, scalars, summary_bytes, summary_name, write_summary
-from tests.scripted import build_file, put, tensorboard_name
+from tests.scripted import FORMATS, build_file, put, tensorboard_name
 from tests.test_convert import contents, outputs, scalar_rows, write_lineage
 
 LATER = START + 1000
@@ -216,24 +216,28 @@ def test_a_later_file_with_tags_of_its_own_is_shown_soon_and_is_no_restart(tmp_p
     assert len(outputs(tmp_path / "tb")) == 1
 
 
+@pytest.mark.parametrize(
+    ("source_format", "name"), [("mindspore", summary_name), ("tensorboard", tensorboard_name)], ids=FORMATS
+)
 def test_what_is_written_after_the_search_belongs_to_the_next_round(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source_format: str, name: Callable[..., str]
 ) -> None:
     """The writer ends its file and begins the next, just after the follower has looked for files."""
-    ms = tmp_path / "ms"
-    write_summary(ms, scalars("loss", range(10)))
+    source = tmp_path / "in"
+    first, later = source / name(seconds=START), source / name(seconds=LATER)
+    put(first, build_file(source_format, range(10)))
 
-    def discover_and_grow(source: str) -> Logdir:
-        found = logdir.discover(source)
-        if not (ms / summary_name(seconds=LATER)).exists():
-            write_summary(ms, scalars("loss", range(20)))
-            write_summary(ms, scalars("loss", range(15, 25), start=LATER), seconds=LATER)
+    def discover_and_grow(directory: str) -> Logdir:
+        found = logdir.discover(directory)
+        if not later.exists():
+            put(first, build_file(source_format, range(20)))
+            put(later, build_file(source_format, range(15, 25), start=LATER))
         return found
 
     monkeypatch.setattr(convert, "discover", discover_and_grow)
-    script = FollowScript().follow(ms, tmp_path / "tb")
+    script = FollowScript().follow(source, tmp_path / "out")
     assert [sum(run.values.values()) for report in script.reports for run in report.runs] == [10, 20]
-    assert_as_converted_once(tmp_path)
+    assert_as_converted_once(tmp_path, "in", "out")
 
 
 def test_latest_leaves_out_what_a_later_file_supersedes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

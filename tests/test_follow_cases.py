@@ -104,6 +104,28 @@ def test_b01_a_file_that_is_replaced_by_another_is_read_from_its_start(tmp_path:
     assert script.reports[-1].notes == [".: is gone from the source, or empty; what was converted of it stays"]
 
 
+@both_formats
+@pytest.mark.parametrize("steps", [range(1, 3), range(3, 12)], ids=["cut", "replaced"])
+def test_b01_a_source_that_is_cut_or_replaced_starts_a_new_output_file(
+    tmp_path: Path, source_format: str, steps: range
+) -> None:
+    path = put(tmp_path / "in" / source_name(source_format), build_file(source_format, range(1, 5)))
+    before: dict[str, bytes] = {}
+    script = FollowScript(
+        nothing,
+        lambda: before.update(contents(tmp_path / "out")),
+        lambda: put(path, build_file(source_format, steps)),
+    ).follow(tmp_path / "in", tmp_path / "out")
+    assert any("was replaced or cut" in problem for problem in script.problems)
+    after = contents(tmp_path / "out")
+    (first,) = (name for name in before if "events" in name)
+    (second,) = (name for name in after if "events" in name and name not in before)
+    assert after[first] == before[first]
+    assert first < second  # a viewer reads it later
+    expected = [(step, float(step)) for step in (*range(1, 5), *steps)]
+    assert points_of(tmp_path / "out", source_format) == expected
+
+
 # --- B04: restarts from a checkpoint
 
 SESSIONS = (range(0, 151, 10), range(100, 181, 10), range(160, 201, 10))

@@ -29,8 +29,22 @@ def show(rule: Rule, points: Iterable[Mapping[str, Any]]) -> list[Alert]:
         point = Point(values=given, **{"step": number, "monotonic": float(number), **known})
         found = rule.observe(point)
         if found is not None:
+            assert_says_everything(found, rule, point)
             alerts.append(found)
     return alerts
+
+
+def assert_says_everything(alert: Alert, rule: Rule, point: Point) -> None:
+    """An alert says which value was past which bound, where, since when, what that means and what to look at."""
+    assert alert.rule == rule.name
+    assert alert.metric
+    assert alert.message
+    assert alert.advice
+    assert "\n" not in alert.message + alert.advice
+    assert alert.value is not None
+    assert (alert.bound is None) == (rule.name == "nonfinite"), "a value that is no number is past no bound"
+    assert (alert.step, alert.rank) == (point.step, point.rank)
+    assert alert.first_step <= alert.step
 
 
 def losses(values: Iterable[float]) -> list[dict[str, float]]:
@@ -315,6 +329,29 @@ def test_without_a_limit_nothing_can_be_predicted() -> None:
     assert show(make_rule("memory_trend", {}), memory(50.0, 500)) == []
     alerts = show(make_rule("memory_trend", {"limits": {"memory_usage": 40_000.0}}), memory(50.0, 500))
     assert alerts
+
+
+# ------------------------------------------------------------------ what each alert says
+
+ALARMING: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
+    "threshold": ({"metric": "loss", "above": 5.0}, losses([6.0])),
+    "overload": ({"secs": 1.0}, [{"temperature": 99.0}] * 2),
+    "nonfinite": ({}, losses([NAN])),
+    "overflow_streak": ({"steps": 2}, [{"overflow": True}] * 2),
+    "spike": ({}, losses([*noisy(2, 400), 9.0, 9.0])),
+    "gradient_explosion": ({}, [{"grad_norm": norm} for norm in (*noisy(2, 400), 900.0, 900.0)]),
+    "gradient_vanishing": ({"steps": 2}, [{"grad_norm": 0.0}] * 2),
+    "divergence": ({}, losses([*np.linspace(9.0, 1.0, 5000), *np.linspace(1.0, 9.0, 5000)])),
+    "not_improving": ({"patience": 1000}, losses([*np.linspace(9.0, 1.0, 3000), *noisy(8, 3000, level=1.0)])),
+    "throughput_drop": ({}, steps_of((6000, 0.2), (1000, 0.6))),
+    "memory_trend": ({"limit": 30_000.0}, memory(10.0, 900)),
+}
+
+
+@pytest.mark.parametrize("name", rule_names())
+def test_each_alert_says_what_where_and_what_to_look_at(name: str) -> None:
+    params, points = ALARMING[name]
+    assert show(make_rule(name, params), [{**point, "rank": 3} for point in points])  # which looks at each of them
 
 
 # ------------------------------------------------------------------ what is well

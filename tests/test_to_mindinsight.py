@@ -668,6 +668,18 @@ def test_b04_a_mark_inside_a_file_begins_a_session(tmp_path: Path) -> None:
     assert starts_of(tmp_path / "ms") == [[*range(5)], [*range(2, 7)]]
 
 
+def test_b04_other_tags_on_another_scale_are_no_restart(tmp_path: Path) -> None:
+    """Neither in one file, where they take turns, nor in a later one."""
+    train, accuracy = scalars("loss", range(100, 200)), scalars("accuracy", range(3))
+    put_log(tmp_path / "tb", [*train[:50], *accuracy[:2], *train[50:], *accuracy[2:]])
+    put_log(tmp_path / "tb", scalars("epoch_loss", range(3)), seconds=START + 1000)
+    run = convert_run(tmp_path / "tb", tmp_path / "ms")
+    assert run.restarts == []
+    assert len(outputs(tmp_path / "ms")) == 1
+    found = {tag: [step for step, _ in rows] for tag, rows in values_in(tmp_path / "ms").items()}
+    assert found == {"loss": [*range(100, 200)], "accuracy": [0, 1, 2], "epoch_loss": [0, 1, 2]}
+
+
 def test_b04_the_same_step_twice_loses_nothing(tmp_path: Path) -> None:
     put_log(tmp_path / "tb", [summary_record(5, scalar("l", 1)), summary_record(5, scalar("l", 2)), *scalars("l", [6])])
     convert_run(tmp_path / "tb", tmp_path / "ms")

@@ -164,7 +164,7 @@ def steps_and_restart(base: Path) -> dict[str, Any]:
 
 
 def fit(base: Path) -> dict[str, Any]:
-    """Evaluates after each epoch, and once more behind the training."""
+    """Evaluates after the first epoch and the last, and once more behind the training."""
     directory = base / "fit"
     model, _, _ = make_model()
     saver = SaveBestCheckpoint("eval/accuracy", directory=directory, save_epochs=2)
@@ -176,11 +176,12 @@ def fit(base: Path) -> dict[str, Any]:
             seen.append(float(run_context.original_args().metrics["accuracy"]))
 
     callbacks = [saver, bridge, Accuracies()]
-    model.fit(3, dataset(), dataset(9), callbacks=callbacks, dataset_sink_mode=False, valid_dataset_sink_mode=False)
+    sinks = {"dataset_sink_mode": False, "valid_dataset_sink_mode": False}
+    model.fit(5, dataset(), dataset(9), valid_frequency=[1, 5], callbacks=callbacks, **sinks)
     inside = shown(saver, directory)
-    written = (directory / "checkpoint_step_24.ckpt").stat().st_ino
+    written = (directory / "checkpoint_step_40.ckpt").stat().st_ino
     model.eval(dataset(9).take(1), callbacks=[saver, callbacks[-1]], dataset_sink_mode=False)
-    is_same = (directory / "checkpoint_step_24.ckpt").stat().st_ino == written
+    is_same = (directory / "checkpoint_step_40.ckpt").stat().st_ino == written
     return {"inside": inside, "is same": is_same, "after": shown(saver, directory), "accuracies": seen}
 
 
@@ -253,7 +254,7 @@ def configured(base: Path) -> dict[str, Any]:
 
 def configured_keys(base: Path) -> dict[str, Any]:
     """The keys of the section."""
-    keys = {"save_checkpoint_steps": 3, "keep_checkpoint_max": 1, "backend": ["local"], "run_id": "run"}
+    keys = {"save_checkpoint_steps": 3, "keep_checkpoint_max": 2, "backend": ["local"], "run_id": "run"}
     model, _, _ = make_model()
     callbacks = build_monitor_callbacks({"monitor_config": {"save_dir": str(base / "configured_keys"), **keys}})
     model.train(1, dataset(), callbacks=callbacks, dataset_sink_mode=False)
