@@ -34,6 +34,7 @@ from tests.mindspore_run import event, histogram, scalar, scalars, summary_bytes
 from tests.monitor_run import Engine
 from tests.scripted import START, build_file, put, tensorboard_name
 from tests.test_dataset_graph import golden, live_config, payload
+from tests.test_graph_file import model
 from tests.test_lineage import eval_event, put_lineage, train_event, user_event
 from tools.browser import CHROMIUM, Browser, running_browser
 from tools.tensorboard_api import TensorBoardClient
@@ -274,6 +275,19 @@ def test_the_state_of_a_run(tmp_path: Path, state: str) -> None:
     os.utime(path, (time.time() - age, time.time() - age))
     row = Collected(tmp_path).rows()["run"]
     assert row["state"] == state, row["why"]
+
+
+@pytest.mark.parametrize("age", [5.0, 1e6])
+def test_a_graph_file_alone_does_not_say_whether_a_training_runs(tmp_path: Path, age: float) -> None:
+    path = put(tmp_path / "run" / "net.pb", model("Conv2D", "ReLU"))
+    os.utime(path, (time.time() - age, time.time() - age))
+    row = Collected(tmp_path).rows()["run"]
+    assert (row["state"], row["why"]) == ("unknown", "a graph file alone does not say whether the training runs")
+    engine = Engine(tmp_path, project="p").begin()
+    engine.step(1)
+    engine.end()
+    path.rename(tmp_path / "p" / "run" / "net.pb")
+    assert Collected(tmp_path).rows()["p/run"]["state"] == "ended", "a journal says it"
 
 
 def test_a_training_that_was_resumed_after_its_end_is_running(tmp_path: Path) -> None:

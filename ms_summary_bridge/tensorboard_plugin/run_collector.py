@@ -184,6 +184,7 @@ class RunCollector:
             twins = [twin for twin in found.twins if twin.directory == run.directory and twin.role == LIVE]
             one = self._known(f"{run.format}:{run.name}", run.name, run.directory, run.format)
             one.files = [file.path for file in (*run.sources, *(file for twin in twins for file in twin.files))]
+            one.is_graph = bool(run.graph_files)
             one.bytes = sum(file.size for file in run.sources)
             one.problems = [
                 f"{problem.path}: {problem.reason}"

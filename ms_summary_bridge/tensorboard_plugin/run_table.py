@@ -41,6 +41,8 @@ class KnownRun(msgspec.Struct):
     facts: RunFacts = msgspec.field(default_factory=RunFacts)
     journal: JournalFacts | None = None
     files: list[str] = msgspec.field(default_factory=list)
+    is_graph: bool = False
+    """Whether a graph file is all that it has."""
     bytes: int = 0
     modified: float = 0.0
     """When something was last written to it."""
@@ -104,6 +106,8 @@ def _find_state(run: KnownRun, session: Session, now: float) -> tuple[str, str]:
     if session.status in ("success", "failure") and is_newest and (journal is None or end is not None):
         has_failed = session.status == "failure"
         return ("failed" if has_failed else "ended"), "its lineage says so" if has_failed else "its lineage was written"
+    if run.is_graph and journal is None:  # written once, before the first step
+        return "unknown", "a graph file alone does not say whether the training runs"
     newest = max(last, run.modified)
     if not newest:
         return "unknown", "it has no event yet"
