@@ -25,6 +25,7 @@ from ms_summary_bridge.formats.lineage import failed_training
 from ms_summary_bridge.formats.protos import ms_pb
 from ms_summary_bridge.report import encode_json
 from ms_summary_bridge.tensorboard_plugin import run_collector
+from ms_summary_bridge.tensorboard_plugin.journal_facts import JournalFacts
 from ms_summary_bridge.tensorboard_plugin.run_collector import RunCollector
 from ms_summary_bridge.tensorboard_plugin.run_facts import RunFacts
 from ms_summary_bridge.tensorboard_plugin.run_table import compare_configs
@@ -354,7 +355,7 @@ def test_a_journal_is_followed_through_torn_lines_and_new_files(tmp_path: Path) 
 
 
 def test_a_journal_may_hold_anything(tmp_path: Path) -> None:
-    odd: list[Any] = [None, 10**30, -1, 1e300, [1], {"a": [EVIL]}, "x" * 10_000, True]
+    odd: list[Any] = [None, 10**30, 10**400, -1, 1e300, [1], {"a": [EVIL]}, "x" * 10_000, True]
     lines: list[dict[str, Any]] = [{"kind": "header", "ranks": 1}]
     for kind, value in itertools.product(("header", "sample", "alert", "warning", "milestone", "stop", "end", 7), odd):
         keys = (
@@ -378,6 +379,25 @@ def test_a_journal_may_hold_anything(tmp_path: Path) -> None:
     assert found["fault"] == ""
     assert len(json.loads(encode_json(found))["journal"]["alerts"]) == 2 * len(odd)
     assert json.loads(encode_json(collected.all()))["rows"][0]["name"] == "run"
+
+
+def test_a_line_that_ends_the_reading_is_met_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    take, taken = JournalFacts._take, []
+
+    def fail_at_two(self: JournalFacts, line: dict[str, Any]) -> None:
+        taken.append(line.get("step"))
+        if line.get("step") == 2:
+            raise ValueError("a fault of ours")
+        take(self, line)
+
+    monkeypatch.setattr(JournalFacts, "_take", fail_at_two)
+    lines = [{"kind": "header", "ranks": 1}, *({"kind": "alert", "rule": "spike", "step": step} for step in (1, 2, 3))]
+    put(tmp_path / "run" / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
+    collected = Collected(tmp_path)
+    assert collected.one("run")["fault"] == "ValueError: a fault of ours"
+    collected.look()
+    assert taken == [None, 1, 2, 3]
+    assert collected.one("run")["journal"]["alert_counts"] == {"spike": 2}
 
 
 # ---------------------------------------------------------------- parts

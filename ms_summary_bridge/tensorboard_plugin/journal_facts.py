@@ -118,12 +118,12 @@ class JournalFacts:
             number = 0
             while (raw := file.readline(_MOST_BYTES)).endswith(b"\n") or len(raw) == _MOST_BYTES:
                 number += 1
+                self._offsets[inode] = file.tell()  # first of all: a line that ends the reading is not met again
                 line = _decode(raw)
                 if line is None:
                     self.unread_lines += 1
                 else:
                     self._take(line)
-                self._offsets[inode] = file.tell()
                 if number % _BATCH == 0:
                     yield
 
@@ -193,8 +193,13 @@ def _decode(raw: bytes) -> dict[str, Any] | None:
 
 
 def _number(value: Any) -> float | None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if is_number else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _whole(value: Any) -> int:
