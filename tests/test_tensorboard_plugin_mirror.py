@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import resource
 import shutil
 import signal
@@ -24,15 +26,17 @@ from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Event, Summary
 from ms_summary_bridge.mirror import home as home_module
 from ms_summary_bridge.mirror import watch
-from ms_summary_bridge.mirror.home import clean, open_home
+from ms_summary_bridge.mirror.home import clean, open_home, user_directory
 from ms_summary_bridge.mirror.process import keep_up_to_date
 from ms_summary_bridge.mirror.watch import Mirror
 from ms_summary_bridge.report import Report
 from ms_summary_bridge.tensorboard_plugin.run_collector import RunCollector
+from ms_summary_bridge.viewers.summary_base import SummaryBase
 from tests.conftest import TrainSmall
 from tests.scripted import START, build_file, mindspore_name, put, tensorboard_name
 from tests.test_logdir import in_unprivileged_child, make_odd_tree
 
+PACKAGE = Path(home_module.__file__).parent.parent
 LIMIT = 1 << 30
 OLD = START + 100  # long ago, so that a file is not given time to settle
 
@@ -389,6 +393,36 @@ def test_each_logdir_has_one_place_and_a_link_is_another_logdir(
     assert Path(one.path).parent == tmp_path / "cache" / "ms_summary_bridge" / "tensorboard"
     assert os.stat(one.path).st_mode & 0o777 == 0o700
     assert other.source == str(tmp_path / "link"), "it may lead elsewhere tomorrow"
+
+
+@pytest.mark.parametrize("value", ["", "relative", None])
+def test_a_base_directory_of_the_user_that_is_not_absolute_is_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str | None
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    own = tmp_path / "home" / ".cache" / "ms_summary_bridge"
+    assert Path(open_home(str(tmp_path / "logs")).path).parent == own / "tensorboard"
+    assert Path(SummaryBase(str(tmp_path / "logs"), pytest.fail).path).is_relative_to(own / "mindinsight")
+    assert user_directory("XDG_DATA_HOME", "~/.local/share") == str(tmp_path / "home" / ".local" / "share")
+
+
+def test_one_place_decides_on_the_base_directories_of_the_user() -> None:
+    asked: list[tuple[str, str]] = []
+    named: list[str] = []
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "user_directory":
+                asked.append((path.name, ast.literal_eval(node.args[0])))
+            elif isinstance(node, ast.Constant) and re.fullmatch(r"XDG_\w+", str(node.value)):
+                named.append(str(node.value))
+    places = ("home.py", "XDG_CACHE_HOME"), ("environment.py", "XDG_DATA_HOME"), ("summary_base.py", "XDG_CACHE_HOME")
+    assert sorted(asked) == sorted(places)
+    assert sorted(named) == sorted(name for _, name in asked), "and nowhere else is such a variable read"
 
 
 def test_a_place_below_the_logdir_is_never_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

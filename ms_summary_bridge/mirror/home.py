@@ -27,7 +27,7 @@ from typing import Final
 from ms_summary_bridge._version import __version__
 from ms_summary_bridge.errors import LogdirError
 
-__all__ = ["Home", "clean", "clear_directory", "open_home", "replace_link", "size_of"]
+__all__ = ["Home", "clean", "clear_directory", "open_home", "replace_link", "size_of", "user_directory"]
 
 _UNUSED_SECS: Final = 30 * 24 * 3600
 _ORPHAN_SECS: Final = 24 * 3600
@@ -166,15 +166,25 @@ def open_home(source: str, cache: str = "") -> Home:
     raise LogdirError(f"no place for converted files ({'; '.join(reasons)})")
 
 
+def user_directory(variable: str, default: str) -> str:
+    """Returns a base directory of the XDG specification, in which a program makes its own; no other place decides.
+
+    Args:
+        variable: `XDG_CACHE_HOME`, say.
+        default: Where it is when the variable is not set, or not to an absolute path, which the specification says to
+            ignore: `~/.cache`.
+    """
+    path = os.environ.get(variable, "")
+    return path if os.path.isabs(path) else os.path.expanduser(default)
+
+
 def _roots(cache: str) -> Iterator[tuple[str, bool]]:
     """Yields the places for mirrors, best first, and whether others may write beside each."""
     if cache:
         yield os.path.abspath(os.path.expanduser(cache)), False
         return
-    xdg = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(xdg):  # the specification says to ignore it then
-        xdg = os.path.expanduser("~/.cache")
-    yield os.path.join(xdg, "ms_summary_bridge", "tensorboard"), False
+    own = user_directory("XDG_CACHE_HOME", "~/.cache")
+    yield os.path.join(own, "ms_summary_bridge", "tensorboard"), False
     yield os.path.join(tempfile.gettempdir(), f"ms_summary_bridge-{os.getuid()}", "tensorboard"), True
 
 

@@ -1,6 +1,6 @@
 """Environment: where MindInsight is installed, with the versions it still works with, and how that is made.
 
-Layer: errors, viewers.program < **viewers.environment**.
+Layer: mirror.home, viewers.program < **viewers.environment**.
 
 MindInsight cannot be installed beside MindSpore any more. What it needs is in `mindinsight.txt` beside this module.
 """
@@ -20,9 +20,10 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from ms_summary_bridge.errors import BridgeError, UsageError
+from ms_summary_bridge.mirror.home import user_directory
 from ms_summary_bridge.viewers.program import Program
 
-__all__ = ["PINS", "find_environment", "make_environment", "user_directory"]
+__all__ = ["PINS", "find_environment", "make_environment"]
 
 PINS: Final = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mindinsight.txt")
 _CHECKOUT: Final = os.path.dirname(os.path.dirname(os.path.dirname(PINS)))
@@ -31,12 +32,6 @@ _IS_SUITABLE: Final = "import ensurepip, sys, venv; sys.exit(not (3, 9) <= sys.v
 _NAMES: Final = ("python3", "python", "python3.11", "python3.12", "python3.10", "python3.9")
 _SIZE: Final = "about 100 MB to download and 500 MB of disk"
 _TRY_SECS: Final = 30.0
-
-
-def user_directory(variable: str, default: str) -> str:
-    """Returns a base directory of the XDG specification: `XDG_DATA_HOME`, or else `~/.local/share`, and the like."""
-    path = os.environ.get(variable, "")
-    return path if os.path.isabs(path) else os.path.expanduser(default)
 
 
 def _own() -> str:

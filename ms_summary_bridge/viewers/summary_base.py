@@ -1,6 +1,6 @@
 """Summary base: the directory that MindInsight is given, with all runs of a logdir as it can show them.
 
-Layer: follow, mirror.home, viewers.environment < **viewers.summary_base**.
+Layer: follow, mirror.home, viewers.linked_run < **viewers.summary_base**.
 
 MindInsight lists a base directory and the directories directly in it, no deeper, and none that is a symbolic link
 (measured on MindInsight 2.3.1). So TensorBoard's runs are converted into one in the user's cache, as `convert --follow`
@@ -24,10 +24,9 @@ from ms_summary_bridge.file_names import MINDSPORE
 from ms_summary_bridge.follow import follow_logdir
 from ms_summary_bridge.follow_scan import Scan, take_scan
 from ms_summary_bridge.logdir import Run, discover
-from ms_summary_bridge.mirror.home import Home, clean, clear_directory, open_home
+from ms_summary_bridge.mirror.home import Home, clean, clear_directory, open_home, user_directory
 from ms_summary_bridge.report import Report
 from ms_summary_bridge.run_task import ConvertOptions
-from ms_summary_bridge.viewers.environment import user_directory
 from ms_summary_bridge.viewers.linked_run import holds_conversion, link_run, unlink_run
 
 __all__ = ["SummaryBase"]
