@@ -186,12 +186,15 @@ def suggest(
     Example: ms-summary-bridge config suggest monitor_output/my-model/20260101-120000/rank_0 > limits.yaml
     """
     try:
-        suggestion = suggest_limits(read_journal(journal))
-    except ValueError as error:
-        if isinstance(error, UsageError):
-            raise UsageError(f"{journal}: {error}") from error
-        raise
-    _say(write_suggestion(suggestion).rstrip("\n"))
+        text = write_suggestion(suggest_limits(read_journal(journal)))
+    except UsageError as error:
+        raise UsageError(f"{journal}: {error}") from error
+    except (ArithmeticError, RecursionError, TypeError, ValueError) as error:  # JSON that the monitor never writes
+        raise UsageError(
+            f"{journal}: holds a line that is none of the monitor's ({error}); give the journal of a healthy run as it "
+            "was written"
+        ) from error
+    _say(text.rstrip("\n"))
     return 0
 
 

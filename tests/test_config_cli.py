@@ -326,6 +326,30 @@ def test_suggest_needs_a_journal_with_samples(tmp_path: Path, here: Here) -> Non
     assert here("suggest", journal).returncode == 2
 
 
+@pytest.mark.parametrize(
+    ("group", "name", "value"),
+    [
+        ("nonfinite", "", "3"),
+        ("max", "loss", "1" + "0" * 400),
+        ("max", "loss", "1.7e308"),
+        ("values", "", "[" * 100_000 + "]" * 100_000),
+    ],
+    ids=["no list", "a whole number that no float holds", "a limit that no float holds", "nested without end"],
+)
+def test_suggest_says_of_any_line_that_it_cannot_be_learnt_from(
+    tmp_path: Path, here: Here, group: str, name: str, value: str
+) -> None:
+    lines = healthy(30)
+    for line in lines[2:]:
+        place = line if not name else line[group]
+        place[name or group] = "VALUE"
+    journal = write_journal(tmp_path / "metrics.jsonl", lines)
+    journal.write_text(journal.read_text(encoding="utf-8").replace('"VALUE"', value), encoding="utf-8")
+    done = here("suggest", journal)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: {journal}: holds a line that is none of the monitor's (")
+
+
 # ---------------------------------------------------------------- schema, help, documentation
 
 
