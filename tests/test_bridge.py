@@ -40,6 +40,7 @@ from tests.bridge_scripts.runs import (
     summaries,
 )
 from tests.conftest import MindInsightServer
+from tests.test_graph_file import drawn
 from tests.test_lineage import boards as session_of
 
 pytestmark = pytest.mark.mindspore
@@ -156,6 +157,15 @@ def test_the_graph_is_in_both_files(scenarios: Scenarios) -> None:
         for path in (*summaries(directory), *boards(directory)):
             kinds = [getattr(event.content, "kind", "") for event in events(path)]
             assert kinds.count("graph") == 1, path
+
+
+def test_the_graph_is_in_tensorboards_file_before_the_second_step(scenarios: Scenarios) -> None:
+    directory = scenarios.directory("switched_on")
+    for step in (1, 2, 3):
+        path = directory / f"step_{step}"
+        (graph,) = drawn(path)  # once, however many steps there are
+        assert "Default/" in graph
+        assert series(boards(path), "loss/auto").steps == [*range(1, step + 1)], "no step is waited for"
 
 
 def test_the_defaults_are_those_of_summary_collector_but_for_the_landscape(scenarios: Scenarios) -> None:

@@ -107,7 +107,17 @@ def switched_off(directory: Path) -> None:
 
 @scenario
 def switched_on(directory: Path) -> None:
-    """Every switch on where the default collects nothing; no tensorboard file beside MindSpore's."""
+    """Every switch on where the default collects nothing; no tensorboard file beside MindSpore's.
+
+    What is in the TensorBoard file after a step is kept in `step_<n>`.
+    """
+
+    def keep(step: int) -> None:
+        assert bridge.flush()
+        (path,) = (directory / "tb").iterdir()
+        (directory / f"step_{step}").mkdir()
+        shutil.copy(path, directory / f"step_{step}")
+
     bridge = SummaryBridge(
         str(directory / "ms"),
         str(directory / "tb"),
@@ -117,7 +127,7 @@ def switched_on(directory: Path) -> None:
         collect_trainable_params=True,
         collect_loss=True,
     )
-    train(vector_model(), 3, bridge)
+    train(vector_model(), 3, bridge, AtStep(keep))
 
 
 @scenario
