@@ -376,24 +376,62 @@ def test_a_writer_that_cannot_be_started_is_said_once(
 
 
 def test_a_run_of_scalars_loads_neither_numpy_nor_protobuf_to_be_written(tmp_path: Path) -> None:
-    """What the writer process costs is its start, and most of that would be these two."""
+    """What the writer process costs is its start, and most of that would be these and what crc32c and msgspec load."""
     code = """
 import sys
 from ms_summary_bridge.callback.worker_start import load
 worker = load()
 config = worker.msgspec.json.decode(sys.argv[1], type=worker.LiveRunConfig)
 run = worker.LiveRun(config, lambda *warning: print(*warning))
-from ms_summary_bridge.values import Scalar
+from ms_summary_bridge.values import Opaque, Scalar
 run.write_values(1, 5.0, {"scalar": [{"tag": "loss", "value": Scalar.from_float32(0.5)}]})
 run.write_note(1, 5.0, "milestones/epoch", "epoch 1 ends")
 run.flush()
-print([name for name in ("numpy", "google.protobuf", "PIL") if name in sys.modules])
+dear = "numpy", "google.protobuf", "PIL", "argparse", "email", "hashlib", "importlib.metadata", "platform", "site"
+print([name for name in (*dear, "typing_extensions", "urllib.parse") if name in sys.modules])
 import numpy
 run.write_values(1, 5.0, {"histogram": [{"tag": "w", "value": numpy.arange(9.0)}]})
 run.close()
 assert not run.unpackable
+import crc32c, hashlib, platform
+assert crc32c.__version__ and platform.machine()  # the whole modules
+assert Opaque("text", b"x").fingerprint() == hashlib.blake2b(b"x", digest_size=16).digest()
 """
     config = msgspec.json.encode(config_of(tmp_path / "run")).decode()
-    ran = subprocess.run([sys.executable, "-c", code, config], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    ran = subprocess.run(
+        [sys.executable, "-S", "-c", code, config],
+        cwd=ROOT,
+        env=link_module._environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert (ran.stdout, ran.stderr) == ("[]\n", "")
+    assert_equal(tmp_path / "run")
+
+
+def test_the_writer_finds_a_package_that_an_import_hook_gave_the_training(
+    make_link: MakeLink, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Installed as a link to its source, the package is on no module search path."""
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if Path(path or ".").resolve() != ROOT])
+    link = make_link()
+    put_scalar(link, 1)
+    assert link.close(60)
+    assert link.result is not None
+    assert_equal(tmp_path / "run")
+
+
+def test_the_writer_asks_site_for_what_the_search_path_lacks(
+    make_link: MakeLink, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It starts without it; here nothing but this package is handed over, so all others are found by `site`."""
+    environment = {**link_module._environment(), "PYTHONPATH": str(ROOT)}
+    monkeypatch.setattr(link_module, "_environment", lambda: environment)
+    link = make_link()
+    put_scalar(link, 1)
+    put_array(link, 2)
+    assert link.close(60)
+    assert link.result == {"dropped": 0, "unpackable": {}}
+    assert link._starts == 1
     assert_equal(tmp_path / "run")

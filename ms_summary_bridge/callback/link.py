@@ -130,12 +130,12 @@ class WriterLink:
             memory, doorbell = self._ring.memory_fd, self._ring.doorbell_fd
             # Without the working directory, which -c puts first: a json.py in it is not the training's own json.
             code = "import sys; del sys.path[:sys.path[0] == '']; "
-            code += "from ms_summary_bridge.callback.worker_start import start; sys.exit(start(sys.argv[1:]))"
+            code += "from ms_summary_bridge.callback.worker_start import start; start(sys.argv[1:])"
             arguments = [str(memory), str(doorbell), str(theirs), str(self._pid)]
             arguments.append(msgspec.json.encode(self._config).decode())
             # Not a fork: a copy of a training process holds its memory, its threads' locks and its protobuf settings.
             self._process = subprocess.Popen(
-                [sys.executable, "-c", code, *arguments],
+                [sys.executable, "-S", "-c", code, *arguments],  # -S: see `worker_start`
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -313,5 +313,9 @@ def _environment() -> dict[str, str]:
     environment = dict(os.environ)
     environment.pop("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", None)
     environment.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
-    environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    paths = [path or os.getcwd() for path in sys.path]
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    if root not in paths:  # found by an import hook
+        paths.append(root)
+    environment["PYTHONPATH"] = os.pathsep.join(paths)
     return environment

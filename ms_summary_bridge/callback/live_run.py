@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
 
 import msgspec
 import numpy as np
@@ -222,6 +221,8 @@ class LiveRun:
             self._board(child).write(payload + mark)
 
     def _export(self, tag: str, step: int, array: npt.NDArray[Any]) -> None:
+        from urllib.parse import quote  # here: few runs export anything
+
         directory = os.path.join(self._config.summary_dir, f"export_{self._config.seconds}", "tensor")
         path = os.path.join(directory, f"{quote(tag, safe='')}_{step}.npy")
         try:

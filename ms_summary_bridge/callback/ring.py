@@ -30,6 +30,7 @@ _COUNT: Final = struct.Struct("<Q")  # messages taken so far, at the start of th
 _SIZES: Final = struct.Struct("<Q")
 _HEAD_BYTES: Final = 64
 _ALIGN: Final = 64
+_LIGHT_BYTES: Final = 4096
 _PIPE_BYTES: Final = 1 << 20  # room for 65,536 doorbells
 
 
@@ -174,6 +175,7 @@ class RingConsumer:
         self._poll = select.poll()  # not select(), which knows no descriptor above 1023
         self._poll.register(doorbell_fd, select.POLLIN)
         self._heard = b""
+        self._length = 0
         (self._count,) = _COUNT.unpack_from(self._memory)
         self.is_ended = False
         """The producer has said that no more comes, or is gone, and everything was taken."""
@@ -197,7 +199,7 @@ class RingConsumer:
                 self.is_ended = True
                 return None
             self._heard += heard
-        offset, _ = _DOORBELL.unpack_from(self._heard)
+        offset, self._length = _DOORBELL.unpack_from(self._heard)
         self._heard = self._heard[_DOORBELL.size :]
         return self._load(_HEAD_BYTES + offset)
 
@@ -210,6 +212,11 @@ class RingConsumer:
             views.append(self._view[position : position + size].toreadonly())
             position += _aligned(size)
         return pickle.loads(views[0], buffers=views[1:])
+
+    @property
+    def is_light(self) -> bool:
+        """Whether the message taken last was short, and none behind it is known: waiting takes up little room."""
+        return self._length <= _LIGHT_BYTES and not self._heard
 
     def done(self) -> None:
         """Gives the room of the message taken last back to the producer."""

@@ -10,7 +10,6 @@ training alone, and it never keeps the training's output open, which launchers w
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import sys
@@ -26,6 +25,7 @@ from ms_summary_bridge.callback.ring import RingConsumer
 __all__ = ["Worker", "main"]
 
 _LOOK_SECS: Final = 0.5  # how often to see whether the training process is still there
+_REST_SECS: Final = 0.05  # after values of a step: the next ones are taken several at a time, not woken up for each
 _RETRY_SECS: Final = 5.0  # how long to try to write the rest after the training has ended and the disk is full
 
 
@@ -39,12 +39,12 @@ class _Reporter:
 
     def send(self, **fields: Any) -> None:
         with contextlib.suppress(OSError):  # nobody reads any more, or the pipe is full
-            os.write(self._descriptor, json.dumps(fields).encode() + b"\n")
+            os.write(self._descriptor, msgspec.json.encode(fields) + b"\n")
 
     def warn(self, kind: str, message: str) -> None:
         if kind not in self._said:
             self._said.add(kind)
-            self.send(warning=message)
+            self.send(warning=message.encode(errors="backslashreplace").decode())  # a path may hold any byte
 
 
 class Worker:
@@ -82,8 +82,11 @@ class Worker:
                 continue
             if message is not None:
                 self._handle(message)
+                rests = message[0] == "values" and self._consumer.is_light and not self.is_closing
                 del message
                 self._consumer.done()
+                if rests:
+                    time.sleep(_REST_SECS)
             elif self._consumer.is_ended or self.is_closing or os.getppid() != self._parent:
                 break
             if self._unflushed_since is not None and time.monotonic() - self._unflushed_since >= self._flush_secs:
