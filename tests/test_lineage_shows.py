@@ -17,7 +17,8 @@ from tests.mindspore_run import START, event, histogram, scalar, tensor, write_s
 from tests.test_lineage import END_TAG, START_TAG, hparams_record, put_lineage, train_event, user_event, write_run
 from tests.test_to_mindinsight import put_log
 from tests.test_to_mindinsight import scalars as board_scalars
-from tests.test_viewer_pages import CHROMIUM, Photograph, assert_drawn, photograph
+from tests.test_viewer_pages import ARTIFACTS, CHROMIUM, Photograph, assert_drawn, photograph
+from tools.browser import running_browser
 from tools.tensorboard_api import TensorBoardClient
 
 __all__ = ["photograph"]
@@ -99,14 +100,45 @@ def test_three_trainings_are_three_rows(tmp_path: Path, tensorboard_server: Tens
     assert metrics == {"eval/acc", "train/loss", "loss/auto"}
 
 
+# The elements of the page that hold nothing but a text, in its order; the page's parts are in shadow trees.
+_ELEMENTS = """(function () {
+  const inside = root => [...root.querySelectorAll('*')].flatMap(each => [
+    ...(each.childElementCount || each.matches('style, script, template') ? [] : [each]),
+    ...(each.shadowRoot ? inside(each.shadowRoot) : [])]);
+  return inside(document);
+})()"""
+_TEXT = "each.textContent.trim()"
+
+
+def shows(texts: list[str]) -> str:
+    """Returns a JavaScript expression that says whether the page shows these texts one after the other."""
+    part = json.dumps(texts, separators=(",", ":"))[1:-1]
+    return f"JSON.stringify({_ELEMENTS}.map(each => {_TEXT}).filter(Boolean)).includes({json.dumps(part)})"
+
+
 @pytest.mark.tensorboard
 @pytest.mark.skipif(CHROMIUM is None, reason="NO PAGE IS LOOKED AT: Chromium is not installed")
-def test_page_of_tensorboard(tmp_path: Path, tensorboard_server: TensorBoardServer, photograph: Photograph) -> None:
+def test_page_of_tensorboard(tmp_path: Path, tensorboard_server: TensorBoardServer) -> None:
     write_runs(tmp_path / "ms")
     convert_logdir(str(tmp_path / "ms"), str(tmp_path / "tb"))
     client = tensorboard_server(tmp_path / "tb")
     table(client, 3)
-    assert_drawn(photograph(f"{client.url}/?darkMode=false#hparams", "tensorboard-hparams"), colours=50)
+    columns = ["deep", "kind", "learning_rate", "optimizer", "trial", "eval/acc", "loss/auto", "train/loss"]
+    differing = ["Trial ID", "Show Metrics", *columns]
+    differing += ["trial_0", "false", "a", "1.0000", "SGD", "0.0000", "0.50000", "3.0000", "0.50000"]
+    differing += ["trial_1", "true", "b", "0.10000", "Adam", "1.0000", "0.60000", "4.0000", "1.5000"]
+    differing += ["trial_2", "false", "c", "0.010000", "Lamb", "2.0000", "0.70000", "5.0000", "2.5000"]
+    with running_browser(tmp_path / "browser", height=1087) as browser:
+        browser.open(f"{client.url}/?darkMode=false#hparams")
+        browser.wait(shows(differing))
+        # The batch size is the same in all of them, so TensorBoard gives it a column only when it is asked to.
+        browser.evaluate(
+            f"{_ELEMENTS}.find(each => each.matches('paper-checkbox') && {_TEXT} === 'batch_size').click()"
+        )
+        browser.wait(shows(["32.000", "32.000", "32.000", "batch_size"]))  # a column that comes later is the last
+        ARTIFACTS.mkdir(exist_ok=True)
+        browser.photograph(ARTIFACTS / "tensorboard-hparams.png")
+    assert_drawn(ARTIFACTS / "tensorboard-hparams.png", colours=50)
 
 
 def write_boards(top: Path) -> None:
