@@ -410,6 +410,18 @@ assert Opaque("text", b"x").fingerprint() == hashlib.blake2b(b"x", digest_size=1
     assert_equal(tmp_path / "run")
 
 
+def test_the_training_process_does_not_load_what_only_the_writer_needs() -> None:
+    code = """
+import sys
+import ms_summary_bridge.callback.session
+from ms_summary_bridge.callback.link import WriterLink
+names = "crc32c", "google.protobuf", "PIL", "ms_summary_bridge.formats", "ms_summary_bridge.event_file"
+print([name for name in names if name in sys.modules])
+"""
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert (ran.stdout, ran.stderr) == ("[]\n", "")
+
+
 def test_the_writer_finds_a_package_that_an_import_hook_gave_the_training(
     make_link: MakeLink, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -1,6 +1,6 @@
 """The training process's end of the writer process.
 
-Layer: callback.ring, callback.live_run < **callback.link**. Imports neither mindspore nor tensorboardX.
+Layer: callback.ring, callback.run_config < **callback.link**. Imports neither mindspore nor tensorboardX.
 
 Nothing here waits for the writer process, but `flush` and `close`, which have a time limit. A writer process that dies
 is replaced; what it had not finished is still in the shared memory. When nothing helps, values are dropped and counted.
@@ -22,9 +22,9 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from ms_summary_bridge.callback.live_run import LiveRunConfig
 from ms_summary_bridge.callback.pack import pack_scalar
 from ms_summary_bridge.callback.ring import RingProducer
+from ms_summary_bridge.callback.run_config import LiveRunConfig
 from ms_summary_bridge.errors import InvalidValueError
 
 __all__ = ["WriterLink"]

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 import numpy as np
 
 from ms_summary_bridge.callback.live_file import LiveFile
 from ms_summary_bridge.callback.live_session import LINEAGE_KEYS, LiveSession
+from ms_summary_bridge.callback.run_config import LiveRunConfig
 from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary, TaggedValue
 from ms_summary_bridge.formats import mindspore, tensorboard, wire
@@ -36,23 +36,6 @@ WRITER_LIVE: Final = "ms_summary_bridge/live"
 _ARRAYS: Final = ("scalar", "histogram", "image", "tensor", "pixels")
 _OPEN_MODE: Final = 0o600  # as MindSpore's own writer: readable by others' tools as "still being written"
 _CLOSED_MODE: Final = 0o400
-
-
-class LiveRunConfig(msgspec.Struct):
-    """What the training process tells the writer process about the run."""
-
-    summary_dir: str
-    tensorboard_dir: str
-    seconds: int
-    """Unix time in the names of the files."""
-    wall_time: float
-    """When the run began, for the version records."""
-    device: int
-    """Device or rank in the names of the files."""
-    host: str
-    pid: int
-    max_file_size: int | None = None
-    flush_secs: float = 5.0
 
 
 class LiveRun:

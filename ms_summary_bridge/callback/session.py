@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from ms_summary_bridge.callback.link import WriterLink
-from ms_summary_bridge.callback.live_run import LiveRunConfig
+from ms_summary_bridge.callback.run_config import LiveRunConfig
 
 __all__ = ["Session", "rank_directory", "rank_of"]
 
