@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -70,9 +71,23 @@ class Engine:
     def step(self, number: int, secs: float = 1.0, *, data_secs: float = 0.0, outputs: Any = 0.5, **more: Any) -> None:
         """Trains one step, in the order in which MindSpore calls back."""
         self.clock.now += data_secs
-        self.recorder.begin_step()
+        self.recorder.tap.begin_step(self.clock.now)
         self.clock.now += secs - data_secs
-        self.recorder.end_step(number, outputs=outputs, **more)
+        self.end_step(number, outputs=outputs, **more)
+
+    def end_step(
+        self,
+        number: int,
+        *,
+        outputs: Any = None,
+        steps: int = 1,
+        epoch: int | None = None,
+        samples: int | None = None,
+        tokens: int | None = None,
+        given: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Ends a step now."""
+        self.recorder.tap.end_step((number, steps, epoch, samples, tokens), self.clock.now, outputs, given)
 
     def end(self, reason: str = "") -> list[dict[str, Any]]:
         """Ends the training; returns the lines of this rank's journal."""

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ms_summary_bridge.errors import UsageError
-from ms_summary_bridge.monitor import Metric, Monitor, load_config, register_metric
+from ms_summary_bridge.monitor import Metric, Monitor, load_config, register_metric, sampling
 from ms_summary_bridge.monitor.breakdown import describe
 from ms_summary_bridge.monitor.distributed import Place, find_place
 from ms_summary_bridge.monitor.facts import StepFacts, Window
@@ -20,6 +20,7 @@ from ms_summary_bridge.monitor.metric_names import METRICS
 from ms_summary_bridge.monitor.metrics import make_metric
 from ms_summary_bridge.monitor.recorder import interval_secs
 from ms_summary_bridge.monitor.training_parameters import TrainingParameters, complete_facts, read_facts
+from tests.bridge_scripts.runs import wait_until
 from tests.monitor_run import Engine, strict_lines, values_of
 
 
@@ -42,9 +43,9 @@ def test_a_step_is_read_when_the_next_one_begins(tmp_path: Path) -> None:
     engine = Engine(tmp_path, interval=0, metrics=["loss"]).begin()
     engine.step(1, outputs=Loss())
     assert Loss.read == 0
-    engine.recorder.begin_step()
+    engine.recorder.tap.begin_step(engine.clock.now)
     assert Loss.read == 1
-    engine.recorder.end_step(2, outputs=Loss())
+    engine.end_step(2, outputs=Loss())
     engine.end()
     assert Loss.read == 2
     assert values_of(engine.samples(), "loss") == {1: 0.5, 2: 0.5}
@@ -250,6 +251,51 @@ def test_metrics_of_the_users_own(
     ]
 
 
+# ------------------------------------------------------------------ the threads
+
+
+def test_steps_are_sampled_while_the_training_does_nothing_more(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, interval=0, metrics=["loss", "step_time"]).begin()
+    for step in (1, 2, 3):
+        engine.step(step)
+    journal = engine.directory / "rank_0" / "metrics.jsonl"
+    wait_until(lambda: journal.exists() and len(engine.samples()) == 2)  # the third is read when the next one begins
+    engine.end()
+    assert values_of(engine.samples(), "step_time") == {2: 1.0, 3: 1.0}
+
+
+@pytest.mark.parametrize("loss", [0.5, math.nan], ids=["quiet", "nan"])
+def test_a_metric_that_does_not_return_holds_up_no_step(
+    loss: float, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(METRICS, "waiting", METRICS["loss"])
+    monkeypatch.delitem(METRICS, "waiting")
+    monkeypatch.setattr(sampling, "_PATIENCE_SECS", 0.01)
+    entered, gate = threading.Event(), threading.Event()
+
+    @register_metric("waiting")
+    class Waiting(Metric):
+        def observe(self, facts: StepFacts) -> float | None:
+            if threading.current_thread() is not threading.main_thread():
+                entered.set()
+                gate.wait()
+            return facts.loss
+
+    engine = Engine(tmp_path, interval=3600, metrics=["loss", "waiting"]).begin()
+    engine.step(1)
+    engine.step(2)
+    assert entered.wait(60)
+    for step in range(3, 3000):
+        engine.step(step, outputs=loss)
+    said = [record.getMessage() for record in caplog.records if record.levelno > logging.INFO]
+    assert said == ["test: a metric or a rule does not return: steps are looked at when it does"]
+    gate.set()
+    engine.end()
+    first, last = engine.samples()
+    assert (first["step"], last["step"], last["interval_steps"]) == (1, 2999, 2998)
+    assert last.get("nonfinite_steps", {}) == ({"loss": 2997, "waiting": 2997} if math.isnan(loss) else {})
+
+
 # ------------------------------------------------------------------ B24: throughput
 
 RATES = {
@@ -270,7 +316,7 @@ def test_rates_are_those_of_this_session(tmp_path: Path, name: str) -> None:
     engine.recorder.resume()
     for now, step in calls[1:]:
         engine.clock.now = now
-        engine.recorder.end_step(step, outputs=0.5)
+        engine.end_step(step, outputs=0.5)
     engine.end()
     assert values_of(engine.samples(), "tokens_per_second") == right
 

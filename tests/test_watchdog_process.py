@@ -157,7 +157,8 @@ def test_a_hang_is_reported_once_with_stacks(tmp_path: Path, kind: str, phase: s
         assert note["value"] > note["bound"] == (3.0 if phase == "evaluation" else 2.0)
         assert function in note["found"]["stacks"][str(running.process.pid)]
         assert "writer.py" in note["found"]["stacks"][str(running.process.pid)], "of all threads"
-        assert note["found"]["process"]["state"] == "S"
+        # Who waits for the GIL looks for it every 5 ms.
+        assert note["found"]["process"]["state"] in ("S", "R" if kind == "thread" else "S")
         (report,) = (tmp_path / "default" / "run" / "rank_0").glob("hang-*.txt")
         text = report.read_text()
         assert text.splitlines()[0].startswith(f"CRITICAL hang: step {note['step']}, rank 0: no sign of life for ")
@@ -224,16 +225,13 @@ def test_a_training_that_begins_anew_is_watched_anew(tmp_path: Path) -> None:
     faults = Faults("test")
     link = WatchdogLink(load_config({"watchdog": {"floor": 600}}), faults)
     link.begin(Place(), 0)
-    link.end_step(1, 1)
     first = link.pid
     assert first is not None
     link.begin(Place(), 0)
     assert link.pid not in (None, first)
     wait_until(lambda: has_gone(first))
-    link.begin_step()
-    assert link._heartbeat is not None
-    beat = HeartbeatReader(link._heartbeat.descriptor).read()
-    assert beat is not None
+    link.beat("compile")
+    beat = HeartbeatReader(link.heartbeat.descriptor).read()
     assert (beat.phase, beat.calls) == ("compile", 0)
     link.end()
     link.end()

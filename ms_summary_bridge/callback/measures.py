@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +22,7 @@ __all__ = [
     "device_memory",
     "find_optimizer",
     "learning_rates",
+    "rate_reader",
     "read_outputs",
     "to_array",
     "to_number",
@@ -160,9 +161,28 @@ def learning_rates(optimizer: Any, make_step: Any) -> dict[str, float]:
     return {f"lr/group_{index}": value for index, value in enumerate(values) if value is not None}
 
 
+def rate_reader(optimizer: Any, make_step: Any) -> Callable[[], dict[str, float]]:
+    """Returns what reads the learning rates again and again, as `learning_rates` does.
+
+    What an optimizer is made with never changes. So for one rate for all, the usual case, no more is read than that.
+    """
+    if getattr(optimizer, "dynamic_lr", False) or getattr(optimizer, "is_group_lr", False):
+        return lambda: learning_rates(optimizer, make_step)
+
+    def read() -> dict[str, float]:
+        try:
+            number = optimizer.learning_rate.item()
+        except Exception:  # no tensor of one element: all that is looked at below
+            number = None
+        return {"lr": number} if type(number) is float else learning_rates(optimizer, make_step)
+
+    return read
+
+
 def _rate_at(rate: Any, step: int, make_step: Any) -> float | None:
-    if _item(rate) is not None:
-        return to_number(rate)
+    number = _item(rate)
+    if number is not None:
+        return to_number(number)
     inner = getattr(rate, "learning_rate", None)
     array = to_array(inner) if inner is not None else None
     if array is not None and type(rate).__name__ in ("_IteratorLearningRate", "_ConvertToCell"):

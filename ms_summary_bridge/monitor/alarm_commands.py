@@ -20,7 +20,7 @@ __all__ = ["AlarmCommands"]
 
 
 class AlarmCommands:
-    """Is asked after each step.
+    """Is asked after a step.
 
     Args:
         recorder: The engine, which has begun.
@@ -35,6 +35,8 @@ class AlarmCommands:
         self._seen = [str(saver.latest_ckpt_file_name) for saver in self._savers]
         self._save = save
         self._saved: list[str] = []  # for alarms, the oldest first
+        self.is_polled = bool(self._savers) or recorder.training.ranks > 1
+        """Whether to ask after each step, and not only where alarms ask for something (`Alarms.is_acting`)."""
         self._is_stopped = False
         self.exit_code: int | None = None
         """With which the process is to end after a stop; None to go on."""

@@ -1,6 +1,6 @@
 """Where the time of a training goes, and how long each step takes.
 
-Layer: errors < **monitor.breakdown**. Its clock is handed in.
+Layer: the lowest of monitor. Its clock is handed in.
 
 MindSpore calls back when a step begins, after its data has come, and when it has ended. So the time from one end to
 the next beginning is spent waiting for data, and from there to the end computing, but for what other callbacks take of
@@ -10,10 +10,13 @@ both.
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final
 
-__all__ = ["KINDS", "Breakdown", "TimedCall", "describe"]
+import msgspec
+
+__all__ = ["KINDS", "Breakdown", "Call", "describe"]
 
 KINDS: Final = {
     "data": "waiting for data",
@@ -29,20 +32,29 @@ KINDS: Final = {
 _NOT_TRAINING: Final = ("checkpoint", "evaluation")
 
 
-class TimedCall(Protocol):
-    """What `settle` fills in: seconds of a call and of its waiting for data; None where they cannot be known."""
+class Call(msgspec.Struct):
+    """A call of the training network that was timed.
 
-    secs: float | None
-    data_secs: float | None
+    Attributes:
+        ended: What `end_step` was given.
+        read: What `begin_step`, or `read`, was given after it.
+        monotonic: When it ended.
+        secs: Seconds of it; None where they cannot be known.
+        data_secs: Seconds of these in which it waited for data; None as well.
+    """
+
+    ended: Any
+    monotonic: float
+    secs: float | None = None
+    data_secs: float | None = None
+    read: Any = None
 
 
-_Call = TypeVar("_Call", bound=TimedCall)
-
-
-class Breakdown(Generic[_Call]):
+class Breakdown:
     """Adds up the parts of a training and times its steps.
 
-    What happens is only noted, and dealt with by `settle`, for many steps at once.
+    What happens is only noted, by the training thread. `settle` deals with many notes at once, and may be called by
+    another thread, though by one at a time.
 
     Args:
         clock: Monotonic seconds.
@@ -51,60 +63,68 @@ class Breakdown(Generic[_Call]):
     """
 
     def __init__(self, clock: Callable[[], float], *, tells_beginnings: bool = True) -> None:
-        self._clock = clock
+        self.clock = clock
         self._between = "data" if tells_beginnings else "compute"
-        self._notes: list[tuple[str, float, _Call | None]] = []
+        self._notes: deque[tuple[str, float, Any]] = deque()
+        self.note = self._notes.append
+        """Takes what happened, when, and what belongs to it: `begin` or `read` with what was read of the step before,
+        `end` with what is known of the step, or a part of the training with its seconds."""
         self.secs: dict[str, float] = dict.fromkeys(KINDS, 0.0)
         """Seconds of each part since the training began, up to the last `settle`."""
         self._phase = "other"
         self._since: float | None = None
         self._spent = 0.0  # by others, in this phase
-        self._spent_ever = 0.0
+        self.spent_ever = 0.0
+        """What `spend` was told of in all, in seconds: who times something takes off what was spent inside it."""
         self._mark: float | None = None  # where the step that runs began
         self._excluded = 0.0  # since the mark
         self._data: float | None = None  # of the step that runs
         self._is_compiled = False
+        self._call: Call | None = None  # the one that ended last, not read yet
 
-    def begin_step(self, now: float) -> None:
-        """A step begins at `now`: its data is there."""
-        self._notes.append(("begin", now, None))
+    def __len__(self) -> int:
+        """How many notes wait."""
+        return len(self._notes)
 
-    def end_step(self, now: float, call: _Call) -> None:
-        """A step, or a call of several, has ended at `now`."""
-        self._notes.append(("end", now, call))
+    def clear(self) -> None:
+        """Forgets what waits."""
+        self._notes.clear()
 
     def pause(self, now: float) -> None:
         """What follows belongs to no step, until `resume` or the next step begins."""
-        self._notes.append(("pause", now, None))
+        self.note(("pause", now, None))
 
     def resume(self, now: float) -> None:
         """An epoch begins: what follows comes before its first step."""
-        self._notes.append(("resume", now, None))
+        self.note(("resume", now, None))
 
     def spend(self, kind: str, secs: float) -> None:
         """Counts seconds of another part inside the phase that runs; evaluation and saving belong to no step."""
         secs = max(0.0, secs)
-        self._spent_ever += secs
-        self._notes.append((kind, secs, None))
+        self.spent_ever += secs
+        self.note((kind, secs, None))
 
     @contextlib.contextmanager
     def spending(self, kind: str) -> Iterator[None]:
         """Counts what runs inside; parts within are not counted twice."""
-        begin, before = self._clock(), self._spent_ever
+        begin, before = self.clock(), self.spent_ever
         try:
             yield
         finally:
-            self.spend(kind, self._clock() - begin - (self._spent_ever - before))
+            self.spend(kind, self.clock() - begin - (self.spent_ever - before))
 
-    def settle(self) -> list[_Call]:
-        """Deals with all that was noted; returns the calls that have ended, with their times."""
-        notes, self._notes = self._notes, []
-        calls = []
-        for what, number, call in notes:
-            if call is not None:
-                self._end(number, call)
-                calls.append(call)
-            elif what == "begin":
+    def settle(self) -> Iterator[Call]:
+        """Deals with all that was noted; yields each call that has ended and was read."""
+        notes = self._notes
+        while True:
+            try:
+                what, number, content = notes.popleft()
+            except IndexError:  # the end, or what `clear` has left
+                return
+            if what == "end":
+                self._end(number, content)
+                continue
+            if what == "begin":
                 self._begin(number)
             elif what == "pause":
                 self._turn(number, "other")
@@ -112,9 +132,13 @@ class Breakdown(Generic[_Call]):
             elif what == "resume":
                 self._turn(number, self._between if self._is_compiled or self._between == "data" else "compile")
                 self._mark, self._excluded = number, 0.0
-            else:
+            elif what != "read":
                 self._spend(what, number)
-        return calls
+                continue
+            if what in ("begin", "read") and self._call is not None:
+                call, self._call = self._call, None
+                call.read = content
+                yield call
 
     def _turn(self, now: float, phase: str) -> float:
         """Ends a phase and begins another; returns the seconds of the one that ended."""
@@ -132,12 +156,13 @@ class Breakdown(Generic[_Call]):
         if self._mark is None:
             self._mark, self._excluded, self._data = now, 0.0, None
 
-    def _end(self, now: float, call: _Call) -> None:
+    def _end(self, now: float, content: Any) -> None:
         self._turn(now, self._between)
         mark, self._mark = self._mark, now
         excluded, self._excluded = self._excluded, 0.0
         data, self._data = self._data, None
         is_compiled, self._is_compiled = self._is_compiled, True
+        self._call = call = Call(content, now)
         if is_compiled and mark is not None and now - mark - excluded > 0:
             call.secs, call.data_secs = now - mark - excluded, data
 

@@ -11,13 +11,14 @@ import atexit
 import os
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from time import monotonic
 from typing import Any
 
 import mindspore
 from mindspore.train.callback import Callback, LossMonitor
 
-from ms_summary_bridge.callback.measures import find_optimizer, learning_rates
+from ms_summary_bridge.callback.measures import find_optimizer, rate_reader
 from ms_summary_bridge.errors import ConfigError
 from ms_summary_bridge.monitor.alarm_commands import AlarmCommands
 from ms_summary_bridge.monitor.callback_times import CallbackTimes
@@ -65,7 +66,7 @@ class MindSporeTransformersMonitor(Callback):
         self._recorder = Recorder(config, self.faults)
         self._watchdog = WatchdogLink(config, self.faults)
         self._times: CallbackTimes | None = None
-        self._optimizer: Any = None
+        self._read_rates: Callable[[], Mapping[str, float]] | None = None
         self._depth = 0
         self._last_step: int | None = None
         self._eval_began: float | None = None
@@ -150,40 +151,55 @@ class MindSporeTransformersMonitor(Callback):
             self._watchdog.beat("data")
             self._recorder.resume()
 
-    @guarded
+    # These two are called between all steps of a training, when everything of ours has left the processor's caches:
+    # what counts is not how long they run but how much code they touch. So they are guarded where they stand.
+
     def on_train_step_begin(self, run_context: Any) -> None:
         """Reads the step before this one."""
-        if self._recorder.is_open:
-            self._watchdog.begin_step()
-            self._recorder.begin_step()
+        recorder = self._recorder
+        if not recorder.is_open or self.faults.is_forked:
+            return
+        try:
+            recorder.tap.begin_step(monotonic())
+        except Exception as error:
+            self.faults.fail("on_train_step_begin", error)
 
-    @guarded
     def on_train_step_end(self, run_context: Any) -> None:
         """Keeps what the step returned, unread."""
-        if not self._config.enable:
+        if not self._config.enable or self.faults.is_forked:
             return
-        parameters = TrainingParameters(run_context.original_args())
-        recorder = self._recorder
-        if not recorder.is_open:  # driven by hand, without a beginning, and perhaps without an end: nobody watches
-            self._begin(parameters, is_watched=False)
-        step = parameters.get("cur_step_num")
-        last = self._last_step
-        step = self._last_step = (last or 0) + 1 if step is None else int(step)
-        steps = self._first_call(parameters) if last is None else max(1, step - last)
-        epoch = parameters.number("cur_epoch_num", -1)  # a plain int, whatever a loop of one's own hands over
-        recorder.end_step(
-            step + recorder.training.initial_step,
-            steps=steps,
-            epoch=epoch if epoch >= 0 else None,
-            outputs=parameters.get("net_outputs"),
-        )
-        self._watchdog.end_step(step + recorder.training.initial_step, epoch if epoch >= 0 else None)
-        self._obey(run_context)
+        try:
+            now = monotonic()
+            parameters = run_context.original_args()
+            get = parameters.get if isinstance(parameters, dict) else TrainingParameters(parameters).get
+            recorder = self._recorder
+            if not recorder.is_open:  # driven by hand, without a beginning, and perhaps without an end: nobody watches
+                self._begin(TrainingParameters(parameters), is_watched=False)
+            step, last = get("cur_step_num"), self._last_step
+            if type(step) is not int:
+                step = (last or 0) + 1 if step is None else int(step)
+            self._last_step = step
+            if last is None:
+                steps = self._first_call(TrainingParameters(parameters))
+            else:
+                steps = step - last if step > last else 1
+            epoch = get("cur_epoch_num")
+            if type(epoch) is not int or epoch < 0:
+                epoch = _epoch_of(epoch)
+            step += recorder.training.initial_step
+            recorder.tap.end_step((step, steps, epoch, None, None), now, get("net_outputs"))
+            commands = self._commands
+            if commands is not None and (commands.is_polled or recorder.alarms.is_acting) and commands.poll():
+                run_context.request_stop()
+        except Exception as error:
+            self.faults.fail("on_train_step_end", error)
 
     def _first_call(self, parameters: TrainingParameters) -> int:
         """Does what only the first step can tell; returns how many steps it stands for."""
         complete_facts(self._recorder.training, parameters, self._config)
-        self._optimizer = find_optimizer(parameters)
+        optimizer = find_optimizer(parameters)
+        if optimizer is not None:
+            self._read_rates = rate_reader(optimizer, lambda step: mindspore.Tensor(step, mindspore.int32))
         if not parameters.get("dataset_sink_mode"):
             return 1
         self.faults.warn("sink", "in data sink mode MindSpore calls back once for each sink, not for each step")
@@ -196,19 +212,15 @@ class MindSporeTransformersMonitor(Callback):
         if self._recorder.is_open:
             self._recorder.pause()
             self._watchdog.beat("other")
-            self._obey(run_context)
-
-    def _obey(self, run_context: Any) -> None:
-        """Does what alarms ask of the training thread."""
-        if self._commands is not None and self._commands.poll():
-            run_context.request_stop()
+            if self._commands is not None and self._commands.poll():
+                run_context.request_stop()
 
     @guarded
     def on_eval_begin(self, run_context: Any) -> None:
         """What follows is an evaluation, no training."""
         if self._recorder.is_open:
             self._recorder.finish_step()
-            self._eval_began = time.monotonic()
+            self._eval_began = monotonic()
             self._watchdog.beat("evaluation")
 
     @guarded
@@ -216,7 +228,7 @@ class MindSporeTransformersMonitor(Callback):
         """Leaves the evaluation out of all rates."""
         began, self._eval_began = self._eval_began, None
         if self._recorder.is_open and began is not None:
-            self._recorder.breakdown.spend("evaluation", time.monotonic() - began)
+            self._recorder.breakdown.spend("evaluation", monotonic() - began)
             self._watchdog.beat("other")
 
     @guarded
@@ -232,7 +244,7 @@ class MindSporeTransformersMonitor(Callback):
         if self._recorder.is_open:
             self._recorder.end("the beginning of another training")
         self._last_step = None
-        self._optimizer = None
+        self._read_rates = None
         others = [callback for callback in parameters.callbacks if callback is not self]
         facts = read_facts(parameters, self._config, self.training_options(parameters))
         facts.parameters = lambda: self._trainable(parameters)
@@ -246,8 +258,9 @@ class MindSporeTransformersMonitor(Callback):
             link=link,
             link_directory=directory,
             tell_directory=self._watchdog.tell_directory,
+            heartbeat=self._watchdog.heartbeat,
         )
-        self._times = CallbackTimes(self._recorder.breakdown, self._watchdog)
+        self._times = CallbackTimes(self._recorder.breakdown, self._watchdog.heartbeat)
         self._times.begin(others)
         self._commands = AlarmCommands(self._recorder, others, lambda path: _save(parameters, path))
         self._meet_loss_monitors(others)
@@ -261,17 +274,17 @@ class MindSporeTransformersMonitor(Callback):
         try:
             self._recorder.end(reason)  # which reads the last step, and its learning rate
         finally:
-            self._optimizer = None
+            self._read_rates = None
             self._watchdog.end()
             if self._commands is not None:
                 self._commands.end()
 
     def _learning_rates(self) -> Mapping[str, float]:
         """Reads them. Is asked where they are to be recorded, and the outputs of a step do not hold them."""
-        if self._optimizer is None:
+        if self._read_rates is None:
             self.faults.warn("optimizer", "no optimizer is found: the learning rate is not recorded")
             return {}
-        return learning_rates(self._optimizer, lambda step: mindspore.Tensor(step, mindspore.int32))
+        return self._read_rates()
 
     def _trainable(self, parameters: TrainingParameters) -> list[Any]:
         network = parameters.get("network") or parameters.get("train_network")
@@ -288,6 +301,12 @@ class MindSporeTransformersMonitor(Callback):
                     "loss monitor",
                     "LossMonitor prints the loss as well; `quiet_loss_monitor: true` in monitor_config silences it",
                 )
+
+
+def _epoch_of(given: Any) -> int | None:
+    """Returns an epoch as a plain int, whatever a loop of one's own hands over."""
+    epoch = TrainingParameters({"epoch": given}).number("epoch", -1)
+    return epoch if epoch >= 0 else None
 
 
 def _save(parameters: TrainingParameters, path: str) -> None:

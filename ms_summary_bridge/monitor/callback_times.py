@@ -1,6 +1,6 @@
 """How much time other callbacks take, by timing their hooks from outside.
 
-Layer: monitor.breakdown, monitor.watchdog_link < **monitor.callback_times**.
+Layer: monitor.breakdown, monitor.heartbeat < **monitor.callback_times**.
 
 MindSpore calls the hooks of all callbacks one after the other and tells nobody how long each took, so the monitor puts
 a timer around them, on each object, and takes it off at the end of the training.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from ms_summary_bridge.monitor.breakdown import Breakdown
-from ms_summary_bridge.monitor.watchdog_link import WatchdogLink
+from ms_summary_bridge.monitor.heartbeat import Heartbeat, number_of
 
 __all__ = ["CallbackTimes"]
 
@@ -26,12 +26,12 @@ class CallbackTimes:
 
     Args:
         breakdown: Is told of their time.
-        watchdog: Is told which kind of them runs.
+        heartbeat: Is told which kind of them runs.
     """
 
-    def __init__(self, breakdown: Breakdown[Any], watchdog: WatchdogLink) -> None:
+    def __init__(self, breakdown: Breakdown, heartbeat: Heartbeat) -> None:
         self._breakdown = breakdown
-        self._watchdog = watchdog
+        self._heartbeat = heartbeat
         self._timed: list[tuple[Any, str]] = []
 
     def begin(self, callbacks: Iterable[Any]) -> None:
@@ -42,17 +42,27 @@ class CallbackTimes:
                 hook = getattr(callback, name, None)
                 if hook is None or name in getattr(callback, "__dict__", {}):  # timed or replaced by somebody already
                     continue
+                if _does_nothing(callback, name):
+                    continue
                 with contextlib.suppress(AttributeError, TypeError):
                     setattr(callback, name, self._timer(hook, kind, _reads_loss(callback)))
                     self._timed.append((callback, name))
 
     def _timer(self, hook: Callable[[Any], Any], kind: str, reads_loss: bool) -> Callable[[Any], Any]:
         # One that reads the loss waits for the device: it is the step that does not return.
-        phase = "compute" if reads_loss else kind
+        phase = number_of("compute" if reads_loss else kind)
+        breakdown, turn = self._breakdown, self._heartbeat.turn
+        clock = breakdown.clock
 
         def timed(run_context: Any) -> Any:
-            with self._watchdog.during(phase), self._breakdown.spending(kind):
+            began, spent = clock(), breakdown.spent_ever
+            outer = turn(phase, began)
+            try:
                 return hook(run_context)
+            finally:
+                now = clock()
+                turn(outer, now)
+                breakdown.spend(kind, now - began - (breakdown.spent_ever - spent))
 
         return timed
 
@@ -62,6 +72,12 @@ class CallbackTimes:
             with contextlib.suppress(AttributeError, TypeError):
                 delattr(callback, name)
         self._timed = []
+
+
+def _does_nothing(callback: Any, name: str) -> bool:
+    """Whether a hook is MindSpore's own, which calls one of an older name, and that one too: it only passes."""
+    names = (name, name.removeprefix("on_train_"))
+    return all(getattr(getattr(callback, each, None), "__qualname__", "") == f"Callback.{each}" for each in names)
 
 
 def _reads_loss(callback: Any) -> bool:

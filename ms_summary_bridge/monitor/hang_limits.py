@@ -75,12 +75,12 @@ class HangDetector:
         self._call_secs: deque[float] = deque(maxlen=_KEPT)
         self._first_secs = 0.0
 
-    def observe(self, now: float, beat: Beat | None, *, is_stopped: bool = False) -> Hang | Recovery | None:
+    def observe(self, now: float, beat: Beat, *, is_stopped: bool = False) -> Hang | Recovery | None:
         """Looks at a training.
 
         Args:
             now: Monotonic seconds.
-            beat: Its last beat; None if it could not be read just now.
+            beat: Its last beat.
             is_stopped: Whether its process is stopped.
         """
         gap, self._now = now - self._now, now
@@ -91,7 +91,7 @@ class HangDetector:
         is_blind = is_stopped or gap > self._asleep_secs
         if is_blind:
             self._called = None
-        if beat is not None and beat.count != last.count:
+        if beat != last:
             return self._go_on(last, beat, None if is_blind else gap)
         if not is_blind:
             self._age += gap
@@ -103,10 +103,9 @@ class HangDetector:
         self._is_reported = True
         return Hang(last, self._age, limit)
 
-    def _begin(self, beat: Beat | None) -> None:
-        if beat is not None:
-            self._beat, self._called, self._calls = beat, beat.monotonic, beat.calls
-            self._age = max(0.0, self._now - beat.monotonic)
+    def _begin(self, beat: Beat) -> None:
+        self._beat, self._called, self._calls = beat, beat.monotonic, beat.calls
+        self._age = max(0.0, self._now - beat.monotonic)
 
     def _go_on(self, last: Beat, beat: Beat, gap: float | None) -> Recovery | None:
         """Takes a new beat, `gap` seconds after the last look; None where that is not known."""

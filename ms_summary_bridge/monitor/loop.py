@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -106,11 +107,16 @@ class Monitor:
             _LOG.warning("the monitor is switched off by `enable: false` in %s", self.config.source)
             return
         self._watchdog.begin(find_place(), self._facts.initial_step)
-        self._recorder.begin(self._facts, tells_beginnings=False, tell_directory=self._watchdog.tell_directory)
+        self._recorder.begin(
+            self._facts,
+            tells_beginnings=False,
+            tell_directory=self._watchdog.tell_directory,
+            heartbeat=self._watchdog.heartbeat,
+        )
         self._recorder.resume()
         self._commands = AlarmCommands(self._recorder, [], self._save_checkpoint)
         self.should_stop = False
-        self._watchdog.begin_step()
+        self._watchdog.beat("compile")
         atexit.register(_end_at_exit, weakref.ref(self))
 
     @guarded
@@ -160,8 +166,7 @@ class Monitor:
             epoch = max(0, self._step - self._facts.initial_step - 1) // self._facts.steps_per_epoch + 1
         given = {name: value for name, value in values.items() if value is not None}
         steps = max(1, self._step - last)
-        self._recorder.end_step(self._step, steps=steps, epoch=epoch, given=given, samples=samples, tokens=tokens)
-        self._watchdog.end_step(self._step, epoch, "compute")
+        self._recorder.tap.end_step((self._step, steps, epoch, samples, tokens), time.monotonic(), None, given)
         if self._commands is not None and self._commands.poll():
             self.should_stop = True
 

@@ -81,6 +81,11 @@ class Measurement:
                 continue
             self._slots.append(_Slot(config, metric))
 
+    @property
+    def is_bound(self) -> bool:
+        """Whether a metric's sample must be taken by the training thread."""
+        return any(slot.samples and not (slot.metric.off_thread or slot.metric.anywhere) for slot in self._slots)
+
     def is_at_once(self, limits: Container[str]) -> bool:
         """Whether every step must be observed before the next one runs.
 

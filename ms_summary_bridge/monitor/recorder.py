@@ -1,9 +1,6 @@
 """The engine: is told of every step, and makes samples, warnings and notes of what it hears.
 
-Layer: monitor.step_reader, monitor.measurement, monitor.alarm_sink < **monitor.recorder**. Imports no mindspore.
-
-A step's outputs are kept as they are and read when the next step begins, so that reading them costs no synchronisation
-of its own. What comes after the numbers is done for many steps at once, or by the writing thread.
+Layer: monitor.step_tap, monitor.sampling, monitor.alarm_sink < **monitor.recorder**. Imports no mindspore.
 """
 
 from __future__ import annotations
@@ -18,7 +15,6 @@ from typing import Any, Final
 import msgspec
 
 from ms_summary_bridge.callback.link import WriterLink
-from ms_summary_bridge.callback.measures import StepOutputs
 from ms_summary_bridge.monitor.actions import Origin
 from ms_summary_bridge.monitor.alarm_sink import AlarmSink
 from ms_summary_bridge.monitor.alarms import Alarms
@@ -26,22 +22,21 @@ from ms_summary_bridge.monitor.backends import make_sinks, require_backends, sum
 from ms_summary_bridge.monitor.breakdown import Breakdown
 from ms_summary_bridge.monitor.config import Bounds, MonitorConfig
 from ms_summary_bridge.monitor.distributed import Place, find_place
-from ms_summary_bridge.monitor.end_summary import EndSummary
-from ms_summary_bridge.monitor.facts import TrainingFacts, Window
+from ms_summary_bridge.monitor.facts import TrainingFacts
 from ms_summary_bridge.monitor.faults import Faults
-from ms_summary_bridge.monitor.measurement import Measurement
+from ms_summary_bridge.monitor.heartbeat import Heartbeat, number_of
 from ms_summary_bridge.monitor.run_record import choose_run_directory, describe_run, rank_directory
 from ms_summary_bridge.monitor.sample import Note, Sample
-from ms_summary_bridge.monitor.step_reader import PendingStep, StepReader, secs_left, step_in_epoch
+from ms_summary_bridge.monitor.sampling import Sampling
+from ms_summary_bridge.monitor.step_reader import StepReader
+from ms_summary_bridge.monitor.step_tap import StepTap
 from ms_summary_bridge.monitor.stop import StopAgreement
-from ms_summary_bridge.monitor.warn_on_value import WarnOnValue
 from ms_summary_bridge.monitor.writer import Sink, Writer
 
 __all__ = ["Recorder", "interval_secs"]
 
 _CLOSE_SECS: Final = 30.0
-_BATCH: Final = 64
-_SETTLE_SECS: Final = 0.25
+_MOST_NOTES: Final = 1024  # that wait for a writing thread which is held up by a disk
 
 
 def interval_secs(config: MonitorConfig, ranks: int) -> float:
@@ -96,6 +91,7 @@ class Recorder:
         link_directory: str = "",
         tells_beginnings: bool = True,
         tell_directory: Callable[[str], None] | None = None,
+        heartbeat: Heartbeat | None = None,
     ) -> None:
         """A training begins.
 
@@ -106,6 +102,7 @@ class Recorder:
             link_directory: Where that one writes.
             tells_beginnings: Whether `begin_step` will be called.
             tell_directory: Is called by the writing thread with the directory of this rank.
+            heartbeat: Is told of every step.
         """
         self._place = place = self._given_place or find_place()
         self.training = msgspec.structs.replace(
@@ -121,33 +118,47 @@ class Recorder:
         self._link = link
         self._link_directory = link_directory
         self._tell_directory = tell_directory
-        self._interval = interval_secs(self.config, place.ranks)
         names = {metric.name for metric in self.config.metrics}
-        self._reader = StepReader(self.training, names, self.faults)
+        self.breakdown = Breakdown(self._clock, tells_beginnings=tells_beginnings)
+        reader = StepReader(self.training, names, self.faults)
         self.stop = StopAgreement(
             place.rank, place.ranks, self.config.stop_patience, clock=self._clock, wall_clock=self._wall_clock
         )
         self.alarms = Alarms(self.config, self.training, self._put, self.faults, self.stop)
         self.alarm_sink: AlarmSink | None = None
-        self._warnings = WarnOnValue(self.config.callback, unsaid=self.alarms.says_nonfinite())
-        self._measurement = Measurement(self.config.metrics, self.training, self.faults, self._check)
-        self._batch_limit = 1 if self._measurement.is_at_once(self.config.callback.warn_on_value) else _BATCH
-        bounds = self.config.callback.warn_on_value.get("loss", Bounds())
+        self._sampling = sampling = Sampling(
+            self.config,
+            self.training,
+            self.breakdown,
+            reader,
+            self.alarms,
+            self._put,
+            self.faults,
+            clock=self._clock,
+            wall_clock=self._wall_clock,
+        )
+        self._reads_rates = "lr" in names and learning_rates is not None
+        limits = self.config.callback.warn_on_value
+        bounds = limits.get("loss", Bounds())
         divisor = training.loss_divisor  # of the loss as the network returns it
-        self._high = math.inf if bounds.above is None else bounds.above * divisor
-        self._low = -math.inf if bounds.below is None else bounds.below * divisor
-        self.breakdown: Breakdown[PendingStep] = Breakdown(self._clock, tells_beginnings=tells_beginnings)
-        self._summary = EndSummary(began=self._clock())
-        self._writer = Writer(self._make_sinks, self.faults, clock=self._clock)
-        self._pending: PendingStep | None = None
-        self._window: Window | None = None
-        self._due_at = self._settle_at = -math.inf
-        self._reads_rates = "lr" in names
-        self._printed_step = self.step = training.initial_step
-        self._aside = 0  # steps that were read and put aside
-        self._settled: PendingStep | None = None  # the last step dealt with
-        self._settled_steps = 0
-        self._shares = (0.0, 0.0)
+        self.tap = StepTap(
+            self.breakdown,
+            heartbeat or Heartbeat(is_shared=False),
+            reader,
+            sampling.settle,
+            learning_rates=self._read_rates if self._reads_rates else None,
+            interval=interval_secs(self.config, place.ranks),
+            every=self.config.per_print_step,
+            limits=(
+                -math.inf if bounds.below is None else bounds.below * divisor,
+                math.inf if bounds.above is None else bounds.above * divisor,
+            ),
+            most_notes=1 if sampling.measurement.is_at_once(limits) else _MOST_NOTES,
+            settles_samples=sampling.measurement.is_bound,
+            initial_step=training.initial_step,
+            between=number_of("data" if tells_beginnings else "compute"),
+        )
+        self._writer = Writer(self._make_sinks, self.faults, gather=sampling.settle, clock=self._clock)
         self.is_open = True
         where = f"{self.training.device} of {place.host}"
         text = f"global rank {place.rank} of {place.ranks} (from {place.source}), {where}"
@@ -189,8 +200,13 @@ class Recorder:
             self.alarm_sink,  # behind all files, because what it does may take some time; so it is closed before them
         ]
 
-    def _put(self, note: Note) -> None:
-        self._writer.put(note)
+    def _put(self, item: Sample | Note) -> None:
+        self._writer.put(item)
+
+    @property
+    def step(self) -> int:
+        """The last step that has ended."""
+        return self.tap.step
 
     def end(self, reason: str = "") -> None:
         """The training ends: the last step is read, all is written, and what was recorded is summed up.
@@ -203,13 +219,7 @@ class Recorder:
         self.is_open = False
         try:
             self.finish_step()
-            self._settle()
-            if self._window is not None:
-                self._window.learning_rates = self._learning_rates_now(self._window.last.learning_rate)
-                self._take_sample()
-            self.breakdown.pause(self._clock())
-            self.breakdown.settle()
-            self._measurement.close()
+            self._sampling.end(self._read_rates)
         finally:
             self._writer.flush(_CLOSE_SECS)  # the run's directory is known then
             self._writer.put(self._end_note(reason))
@@ -218,12 +228,12 @@ class Recorder:
     def _end_note(self, reason: str) -> Note:
         directory = self.run_directory
         viewed = self._link_directory or (summary_directory(directory) if directory is not None else "")
-        text, fields = self._summary.describe(
+        text, fields = self._sampling.summary.describe(
             self.config,
             reason,
             step=self.step,
             now=self._clock(),
-            warnings=self._warnings.counts,
+            warnings=self._sampling.warnings.counts,
             alarms=self.alarms.counts,
             dropped=self._writer.dropped,
             breakdown=self.breakdown.secs,
@@ -236,165 +246,28 @@ class Recorder:
 
     # ------------------------------------------------------------------ steps
 
-    def begin_step(self) -> None:
-        """A step begins: the one before it is read."""
-        self.breakdown.begin_step(self._clock())
-        self.finish_step()
-
-    def end_step(
-        self,
-        step: int,
-        *,
-        steps: int = 1,
-        epoch: int | None = None,
-        outputs: Any = None,
-        given: Mapping[str, Any] | None = None,
-        samples: int | None = None,
-        tokens: int | None = None,
-    ) -> None:
-        """A step has ended, or a call of several. Nothing of it is read yet.
-
-        Args:
-            step: Its number over all epochs and sessions.
-            steps: How many steps the call stands for.
-            epoch: From 1.
-            outputs: What the network returned, in any form that MindSpore's training cells give it.
-            given: Numbers by name, which go before those of `outputs`.
-            samples: Samples of the call over all cards, when they differ from the training's own.
-            tokens: Tokens of the call over all cards.
-        """
-        if self._pending is not None:
-            self.finish_step()  # where nobody says when a step begins
-        self.step = step
-        now = self._clock()
-        self._pending = pending = PendingStep(step, steps, epoch, outputs, now, given, samples, tokens)
-        self.breakdown.end_step(now, pending)
-
     def finish_step(self) -> None:
-        """Reads the step that has ended last, checks its loss, and takes a sample when one is due.
+        """Reads the step that has ended last, though no other begins."""
+        self.tap.finish_step(self._clock())
 
-        Steps with nothing to say are put aside and dealt with together: between two steps of a network everything has
-        left the processor's caches, and what runs for many steps in a row takes a fraction of the time.
-        """
-        pending = self._pending
-        if pending is None:
-            return
-        self._pending = None
-        numbers = self._reader.read(pending)
-        self._aside += 1
-        is_quiet = self._low < numbers < self._high if type(numbers) is float else self._is_quiet(numbers)
-        if pending.monotonic >= self._due_at or self._is_printed(pending):
-            said = numbers.learning_rate if isinstance(numbers, StepOutputs) else None
-            pending.learning_rates = self._learning_rates_now(said)
-            # Where every step is sampled, samples too are made for many steps at once.
-            is_time = self._interval > 0 or pending.monotonic >= self._settle_at
-        else:
-            is_time = False
-        if is_time or not is_quiet or self._aside >= self._batch_limit:
-            self._settle()
-            self._settle_at = pending.monotonic + _SETTLE_SECS
-
-    def _learning_rates_now(self, said: float | None) -> Callable[[], Mapping[str, float]]:
-        """Returns what gives the learning rates of the step that has ended last: they are read at once.
-
-        Args:
-            said: The rate that the step's outputs hold. Nobody else is asked then.
-        """
-        rates: Mapping[str, float] = {}
-        if said is None and self._learning_rates is not None and self._reads_rates:
-            try:
-                rates = self._learning_rates()
-            except Exception as error:  # a schedule is the user's own code
-                self.faults.warn("lr", f"the learning rate cannot be read and is left out: {error!r}")
-                self._reads_rates = False
-        return lambda: rates
-
-    def _is_printed(self, pending: PendingStep) -> bool:
-        every = self.config.per_print_step
-        if every is None or pending.step // every == self._printed_step // every:
-            return False
-        self._printed_step = pending.step
-        return True
-
-    def _is_quiet(self, numbers: float | StepOutputs | None) -> bool:
-        """Whether there is nothing to warn of in what a step returned."""
-        if not isinstance(numbers, StepOutputs):
-            return numbers is None
-        loss, norm = numbers.loss, numbers.grad_norm
-        return (loss is None or self._low < loss < self._high) and (norm is None or norm < math.inf)
-
-    def _settle(self) -> None:
-        """Deals with the steps that were put aside."""
-        self._aside = 0
-        for pending in self.breakdown.settle():
-            facts = self._reader.facts(pending, is_first=self._settled_steps == 0)
-            self._settled = pending
-            self._settled_steps += pending.steps
-            if self._window is None:
-                self._window = Window(last=facts)
-            self._window.add(facts)
-            self._summary.add(facts)
-            self._measurement.observe(facts, pending.given or {})
-            self.alarms.observe_step(facts, pending.given or {}, pending.monotonic, self._wall_time(pending.monotonic))
-            if pending.learning_rates is not None:
-                self._window.learning_rates = pending.learning_rates
-                self._take_sample()
-
-    def _wall_time(self, monotonic: float) -> float:
-        """Returns the time of day of a moment that is not long ago."""
-        return self._wall_clock() - (self._clock() - monotonic)
-
-    def _take_sample(self) -> None:
-        window, self._window = self._window, None
-        assert window is not None
-        facts, training = window.last, self.training
-        assert self._settled is not None
-        monotonic = self._settled.monotonic
-        is_first = self._due_at == -math.inf
-        self._due_at = monotonic + self._interval
-        sample = Sample(
-            step=facts.step,
-            epoch=facts.epoch,
-            step_in_epoch=step_in_epoch(facts, training),
-            wall_time=self._wall_time(monotonic),
-            monotonic=monotonic,
-            interval_steps=window.steps,
-            is_first=is_first,
-            secs_left=secs_left(facts, training, window),
-            data_share=self._data_share(),
-        )
-        self._measurement.take(sample, window)
-        self._writer.put(sample)
-
-    def _check(self, metric: str, name: str, value: float) -> None:
-        pending = self._settled
-        if pending is None or not self._warnings.watches(metric):
-            return
-        note = self._warnings.check(
-            metric,
-            name,
-            value,
-            step=pending.step,
-            session_steps=self._settled_steps,
-            now=pending.monotonic,
-            wall_time=self._wall_time(pending.monotonic),
-        )
-        if note is not None:
-            self._writer.put(note)
-
-    def _data_share(self) -> float | None:
-        """Returns which part of the time since the last sample was spent waiting for data."""
-        data, total = self.breakdown.secs["data"], sum(self.breakdown.secs.values())
-        last_data, last_total = self._shares
-        self._shares = (data, total)
-        return (data - last_data) / (total - last_total) if total > last_total else None
+    def _read_rates(self) -> Mapping[str, float]:
+        """Returns the learning rates of the step that has ended last."""
+        if self._learning_rates is None or not self._reads_rates:
+            return {}
+        try:
+            return self._learning_rates()
+        except Exception as error:  # a schedule is the user's own code
+            self.faults.warn("lr", f"the learning rate cannot be read and is left out: {error!r}")
+            self._reads_rates = False
+            return {}
 
     # ------------------------------------------------------------------ what is no step
 
     def pause(self) -> None:
         """An epoch ends: its last step is read, and what follows belongs to no step."""
-        self.breakdown.pause(self._clock())
-        self.finish_step()
+        now = self._clock()
+        self.breakdown.pause(now)
+        self.tap.finish_step(now)
 
     def resume(self) -> None:
         """An epoch begins."""
@@ -415,4 +288,7 @@ class Recorder:
 
     def flush(self, timeout_secs: float = 30.0) -> bool:
         """Waits until all that was recorded is written; returns False if that takes too long."""
-        return not self.is_open or self._writer.flush(timeout_secs)
+        if not self.is_open:
+            return True
+        self._sampling.settle(timeout_secs)
+        return self._writer.flush(timeout_secs)

@@ -1,55 +1,44 @@
 """Reads a step that has ended: numbers out of whatever the network returned.
 
-Layer: callback.measures, monitor.facts, monitor.faults < **monitor.step_reader**.
+Layer: callback.measures, monitor.breakdown, monitor.measurement < **monitor.step_reader**.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from ms_summary_bridge.callback.measures import StepOutputs, read_outputs, to_number
+from ms_summary_bridge.monitor.breakdown import Call
 from ms_summary_bridge.monitor.facts import StepFacts, TrainingFacts, Window
 from ms_summary_bridge.monitor.faults import Faults
 from ms_summary_bridge.monitor.measurement import OWN_NAMES
 
-__all__ = ["PendingStep", "StepReader", "secs_left", "step_in_epoch"]
+__all__ = ["EndedStep", "Reading", "StepReader", "secs_left", "step_in_epoch"]
 
 _FIELDS: Final = {"lr": "learning_rate"}  # for what StepOutputs has another name
 
+EndedStep = tuple[int, int, "int | None", "int | None", "int | None"]
+"""A step that has ended: its number over all epochs and sessions, how many steps it stands for, its epoch from 1, and
+samples and tokens over all cards where they differ from the training's own."""
 
-class PendingStep(msgspec.Struct):
-    """A step that has ended, with its outputs as they are, and then as numbers.
+
+class Reading(msgspec.Struct):
+    """What was read of a step, where that is more than a loss.
 
     Attributes:
-        step: Its number over all epochs and sessions.
-        steps: How many steps it stands for.
-        epoch: From 1.
-        outputs: What the network returned; None once it was read.
-        monotonic: When it ended.
-        given: Numbers that a loop handed over, by name; once read, those that are not `numbers`.
-        samples: Samples over all cards, where they differ from the training's own.
-        tokens: Tokens over all cards.
-        numbers: What was read: the loss alone, or all.
-        secs: How long it took, once that is known.
-        data_secs: How long of that it waited for data.
-        learning_rates: Gives its learning rates, if a sample is due with it.
+        outputs: Numbers of the network's outputs.
+        given: Other numbers that a loop handed over, by name.
+        is_due: Whether a sample is to be taken with this step.
+        learning_rates: Those of the step, where a sample is due.
     """
 
-    step: int
-    steps: int
-    epoch: int | None
-    outputs: Any
-    monotonic: float
-    given: Mapping[str, Any] | None = None
-    samples: int | None = None
-    tokens: int | None = None
-    numbers: float | StepOutputs | None = None
-    secs: float | None = None
-    data_secs: float | None = None
-    learning_rates: Callable[[], Mapping[str, float]] | None = None
+    outputs: StepOutputs
+    given: Mapping[str, float] = {}
+    is_due: bool = False
+    learning_rates: Mapping[str, float] = {}
 
 
 class StepReader:
@@ -66,58 +55,46 @@ class StepReader:
         self._names = names
         self._faults = faults
 
-    def read(self, pending: PendingStep) -> float | StepOutputs | None:
-        """Reads the numbers that a step returned, or that a loop handed over; returns `pending.numbers`."""
-        outputs, pending.outputs = pending.outputs, None  # which may hold device memory
-        try:
-            # One tensor of one element, nearly always, so no more than a look at it.
-            number = outputs.item() if pending.given is None and hasattr(outputs, "asnumpy") else None
-        except Exception:  # several elements, or what is said below
-            number = None
-        if type(number) is float:
-            pending.numbers = number
-            return number
+    def read(self, outputs: Any, given: Mapping[str, Any] | None) -> Reading:
+        """Reads the numbers that a step returned, or that a loop handed over."""
         try:
             numbers = StepOutputs() if outputs is None else read_outputs(outputs)
-            pending.numbers = self._with_given(numbers, pending) if pending.given else numbers
+            return self._with_given(numbers, given) if given else Reading(numbers)
         except Exception as error:  # a tensor whose computation failed raises what it likes
             self._faults.warn("outputs", f"the outputs of a step cannot be read: {error!r}")
-            pending.numbers, pending.given = StepOutputs(), None
-        return pending.numbers
+            return Reading(StepOutputs())
 
-    def _with_given(self, outputs: StepOutputs, pending: PendingStep) -> StepOutputs:
+    def _with_given(self, outputs: StepOutputs, handed: Mapping[str, Any]) -> Reading:
         given: dict[str, float] = {}
-        for name, value in (pending.given or {}).items():
+        for name, value in handed.items():
             number = to_number(value)
             if number is not None:
                 given[name] = number
             else:
                 self._faults.warn(f"given {name}", f"{name} is left out: {type(value).__name__} is no number")
         own = {_FIELDS.get(name, name): given.pop(name) for name in OWN_NAMES if name in given}
-        pending.given = given
-        return msgspec.structs.replace(outputs, **own) if own else outputs
+        return Reading(msgspec.structs.replace(outputs, **own) if own else outputs, given)
 
-    def facts(self, pending: PendingStep, *, is_first: bool) -> StepFacts:
+    def facts(self, call: Call, *, is_first: bool) -> StepFacts:
         """Returns the facts of a step that was read and timed."""
         training = self._training
-        numbers = pending.numbers
-        outputs = numbers if isinstance(numbers, StepOutputs) else StepOutputs(loss=numbers)
+        step, steps, epoch, samples, tokens = call.ended
+        outputs = call.read.outputs if isinstance(call.read, Reading) else StepOutputs(loss=call.read)
         loss = outputs.loss
         if loss is None:
             self._faults.warn("loss", "the outputs of a step hold no number that can be the loss")
         elif training.loss_divisor != 1:
             loss /= training.loss_divisor
-        samples, tokens = pending.samples, pending.tokens
         if samples is None and training.samples_per_step is not None:
-            samples = training.samples_per_step * pending.steps
+            samples = training.samples_per_step * steps
         if tokens is None and samples is not None and training.seq_length is not None:
             tokens = samples * training.seq_length
-        if pending.secs is not None:
+        if call.secs is not None:
             self._miss(samples, tokens)
         return StepFacts(
-            step=pending.step,
-            steps=pending.steps,
-            epoch=pending.epoch,
+            step=step,
+            steps=steps,
+            epoch=epoch,
             loss=loss,
             grad_norm=outputs.grad_norm,
             loss_scale=outputs.loss_scale,
@@ -125,8 +102,8 @@ class StepReader:
             overflow=outputs.overflow,
             samples=samples,
             tokens=tokens,
-            secs=pending.secs,
-            data_secs=pending.data_secs,
+            secs=call.secs,
+            data_secs=call.data_secs,
             is_first=is_first,
         )
 

@@ -31,7 +31,7 @@ from ms_summary_bridge.monitor.hang_report import (
     describe_recovery,
     report_text,
 )
-from ms_summary_bridge.monitor.heartbeat import HeartbeatReader
+from ms_summary_bridge.monitor.heartbeat import Beat, HeartbeatReader
 from ms_summary_bridge.monitor.process_state import (
     ProcessState,
     find_descendants,
@@ -117,7 +117,8 @@ class Watchdog:
         with contextlib.suppress(OSError, AttributeError):  # before Linux 5.3 there is none, and it ends a poll later
             self._process = os.pidfd_open(assignment.pid)
             self._poll.register(self._process, select.POLLIN)
-        self._cpu = (0, 0.0, 0.0)  # of the last beat: its number, when it was seen, processor seconds by then
+        self._beat: Beat | None = None  # the last one
+        self._cpu = (0.0, 0.0)  # when it was first seen, and the processor seconds by then
 
     def run(self) -> None:
         """Watches until the training ends or says that it does, and until all who are to be told have been."""
@@ -163,8 +164,8 @@ class Watchdog:
 
     def _look(self, process: ProcessState) -> None:
         now, beat = time.monotonic(), self._heartbeat.read()
-        if beat is not None and beat.count != self._cpu[0]:
-            self._cpu = (beat.count, now, process.cpu_secs)
+        if beat != self._beat:
+            self._beat, self._cpu = beat, (now, process.cpu_secs)
         event = self._detector.observe(now, beat, is_stopped=process.is_stopped)
         if isinstance(event, Hang):
             try:
@@ -210,7 +211,7 @@ class Watchdog:
         pid = self._assignment.pid
         process = read_state(pid)
         children = [child for child in find_descendants(pid) if child.pid != os.getpid()]
-        _, since, cpu = self._cpu
+        since, cpu = self._cpu
         secs = time.monotonic() - since
         return Findings(
             process=process,

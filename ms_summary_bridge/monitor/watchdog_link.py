@@ -12,7 +12,8 @@ import os
 import subprocess
 import sys
 import threading
-from contextlib import AbstractContextManager
+import time
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -23,7 +24,7 @@ from ms_summary_bridge.monitor.config import MonitorConfig
 from ms_summary_bridge.monitor.distributed import Place
 from ms_summary_bridge.monitor.faults import Faults
 from ms_summary_bridge.monitor.hang_report import is_regular
-from ms_summary_bridge.monitor.heartbeat import END, Heartbeat
+from ms_summary_bridge.monitor.heartbeat import END, Heartbeat, number_of
 from ms_summary_bridge.monitor.process_state import read_state
 from ms_summary_bridge.monitor.stacks import offer_stacks
 from ms_summary_bridge.monitor.watchdog import Assignment
@@ -31,7 +32,6 @@ from ms_summary_bridge.monitor.watchdog import Assignment
 __all__ = ["WatchdogLink"]
 
 _END_SECS: Final = 5.0
-_NOTHING: Final = contextlib.nullcontext()
 
 
 class WatchdogLink:
@@ -45,9 +45,8 @@ class WatchdogLink:
     def __init__(self, config: MonitorConfig, faults: Faults) -> None:
         self._config = config
         self._faults = faults
-        self._heartbeat: Heartbeat | None = None
+        self._heartbeat = Heartbeat(is_shared=False)
         self._process: subprocess.Popen[bytes] | None = None
-        self._is_compiled = False
 
     @property
     def pid(self) -> int | None:
@@ -64,7 +63,6 @@ class WatchdogLink:
         self.end()
         if not self._config.watchdog.enable:
             return
-        self._is_compiled = False
         try:
             self._heartbeat = Heartbeat(step)
             self._start(self._heartbeat, place)
@@ -123,34 +121,29 @@ class WatchdogLink:
         """Says where this rank's files are. May be called by another thread."""
         self._tell({"directory": directory})
 
+    @property
+    def heartbeat(self) -> Heartbeat:
+        """Where the training says what it does; nobody reads it before `begin` and after `end`."""
+        return self._heartbeat
+
     def beat(self, phase: str) -> None:
         """The training begins another phase, one of `heartbeat.PHASES`."""
+        self._heartbeat.beat(phase)
+
+    @contextlib.contextmanager
+    def during(self, phase: str) -> Iterator[None]:
+        """What runs inside is another phase; afterwards the one around it goes on."""
         heartbeat = self._heartbeat
-        if heartbeat is not None:
-            heartbeat.beat(phase)
-
-    def begin_step(self) -> None:
-        """A step begins."""
-        self.beat("compute" if self._is_compiled else "compile")
-
-    def end_step(self, step: int, epoch: int | None, phase: str = "data") -> None:
-        """A step has ended, and another phase begins."""
-        heartbeat = self._heartbeat
-        if heartbeat is not None:
-            self._is_compiled = True
-            heartbeat.end_step(step, epoch)
-            heartbeat.beat(phase)
-
-    def during(self, phase: str) -> AbstractContextManager[None]:
-        """Returns a context in which the training is in another phase; afterwards the one around it goes on."""
-        return _NOTHING if self._heartbeat is None else _Inner(self._heartbeat, phase)
+        outer = heartbeat.turn(number_of(phase), time.monotonic())
+        try:
+            yield
+        finally:
+            heartbeat.turn(outer, time.monotonic())
 
     def end(self) -> None:
         """The training ends: so does the watchdog. It may be called again."""
-        heartbeat, self._heartbeat = self._heartbeat, None
+        heartbeat, self._heartbeat = self._heartbeat, Heartbeat(is_shared=False)
         process, self._process = self._process, None
-        if heartbeat is None:
-            return
         heartbeat.beat(END)
         if process is not None:
             has_died = process.poll() is not None
@@ -163,23 +156,6 @@ class WatchdogLink:
             with contextlib.suppress(subprocess.TimeoutExpired):  # it says something yet, and then ends by itself
                 process.wait(_END_SECS)
         heartbeat.close()
-
-
-class _Inner:
-    """A phase inside another. A class, because a generator takes several times as long."""
-
-    __slots__ = ("_heartbeat", "_outer", "_phase")
-
-    def __init__(self, heartbeat: Heartbeat, phase: str) -> None:
-        self._heartbeat = heartbeat
-        self._phase = phase
-
-    def __enter__(self) -> None:
-        self._outer = self._heartbeat.phase
-        self._heartbeat.beat(self._phase)
-
-    def __exit__(self, *error: object) -> None:
-        self._heartbeat.beat(self._outer)
 
 
 def _outside(config: MonitorConfig) -> tuple[ActionConfig, ...]:

@@ -5,7 +5,6 @@ Layer: errors, monitor.sample, monitor.faults < **monitor.writer**.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import Counter, deque
@@ -20,6 +19,7 @@ __all__ = ["Sink", "Writer"]
 
 _LIMIT: Final = 20_000
 _WAKE_SECS: Final = 0.25
+_GATHER_SECS: Final = 0.25
 _IDLE_SECS: Final = 1.0  # longest time until what was taken is with the operating system
 
 
@@ -52,6 +52,7 @@ class Writer:
         make_sinks: Makes the sinks, on that thread: it may wait for a disk.
         faults: Is told what fails.
         name: Before what is said, where a process has several writers.
+        gather: Puts what is ready to be written; called by that thread whenever it looks for something.
         limit: Most items that may wait; beyond it they are dropped and counted.
         clock: Monotonic seconds.
     """
@@ -62,6 +63,7 @@ class Writer:
         faults: Faults,
         *,
         name: str = "",
+        gather: Callable[[], object] | None = None,
         limit: int = _LIMIT,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -69,6 +71,7 @@ class Writer:
         self._faults = faults
         self._prefix = f"{name}: " if name else ""
         self._thread_name = f"ms_summary_bridge {name or 'monitor'}"
+        self._gather = gather
         self._limit = limit
         self._clock = clock
         self._items: deque[Sample | Note] = deque()
@@ -99,7 +102,7 @@ class Writer:
         self._taken += 1
         # To wake a thread costs more than all the rest here, so not at every step.
         now = self._clock()
-        if now - self._woken > _WAKE_SECS:
+        if now - self._woken > _WAKE_SECS and threading.current_thread() is not self._thread:
             self._woken = now
             self._wake.set()
 
@@ -115,7 +118,7 @@ class Writer:
     def close(self, timeout_secs: float) -> bool:
         """Writes the rest and ends the thread; returns False if that takes too long. May be called again."""
         self._is_closing = True
-        if self._thread is None or self._faults.pid != os.getpid():
+        if self._thread is None or self._faults.is_forked:
             return True
         self._wake.set()
         self._thread.join(timeout_secs)
@@ -148,14 +151,22 @@ class Writer:
         sinks = [sink for sink, opened in zip(sinks, is_open, strict=True) if opened]
         while True:
             is_closing = self._is_closing  # read before the queue: what is put before the end is written
+            if self._gather is not None and not is_closing:
+                self._call_gather(self._gather)
             self._write_all(sinks)
             if is_closing:
                 break
-            self._wake.wait(_IDLE_SECS)
+            self._wake.wait(_IDLE_SECS if self._gather is None else _GATHER_SECS)
             self._wake.clear()
         self._is_written = True
         for sink in reversed(sinks):
             self._call(sink, "close")
+
+    def _call_gather(self, gather: Callable[[], object]) -> None:
+        try:
+            gather()
+        except Exception as error:
+            self._warn("gather", f"some steps are left out: {error!r}")
 
     def _write_all(self, sinks: list[Sink]) -> None:
         # Where items come as fast as they are written, the queue is never empty: a flush must not wait for that.

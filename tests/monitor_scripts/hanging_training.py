@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "bridge_scripts"
 from small import BATCH, AtStep, train, vector_model, vectors
 
 from ms_summary_bridge.monitor import MindSporeTransformersMonitor
+from ms_summary_bridge.monitor.heartbeat import PHASES
 
 HANGS = ("data_worker", "callback", "c_call")
 STEPS = 6
@@ -83,8 +84,8 @@ def note_phases(directory: Path) -> dict[str, list[str]]:
     seen: dict[str, list[str]] = {}
 
     def note(where: str) -> None:
-        heartbeat = monitor._watchdog._heartbeat
-        phase = "nobody watches" if heartbeat is None else heartbeat.phase
+        link = monitor._watchdog
+        phase = "nobody watches" if link.pid is None else PHASES[link.heartbeat.phase]
         if phase not in seen.setdefault(where, []):
             seen[where].append(phase)
 

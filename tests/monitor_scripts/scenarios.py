@@ -279,7 +279,7 @@ def faults(directory: Path) -> Any:
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("broken on purpose")
 
-    monitor._recorder.end_step = broken  # type: ignore[method-assign]
+    monitor._first_call = broken  # type: ignore[method-assign]
     steps: list[int] = []
     train(vector_model(), 4, monitor, AtStep(steps.append))
 

@@ -90,6 +90,7 @@ def main() -> None:
         assert wandb.run is own
         own.log({"mine": 2})
         own.finish()
+    wandb.teardown()  # the process that writes the files has ended when it returns
     paths = [
         path for place in ("offline/run/", "") for path in Path(save_dir).glob(f"{place}wandb/offline-run-*/*.wandb")
     ]

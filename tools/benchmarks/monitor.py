@@ -1,7 +1,8 @@
 """What the monitor adds to each step of a training, at an interval of 30 seconds and at every step.
 
-A network of 100 parameters and about 1M elements is trained with the monitor and without it, in turns. The time inside
-the monitor's own hooks is what counts: the difference between two trainings is shown beside it, and is as often noise.
+A network of 100 parameters and about 1M elements is trained with the monitor and without it, in turns. What counts is
+the time that the monitor takes on the training thread, in its own hooks and around those of others: the difference
+between two trainings is shown beside it, and is as often noise.
 """
 
 from __future__ import annotations

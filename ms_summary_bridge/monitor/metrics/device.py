@@ -100,6 +100,7 @@ def memory_totals() -> dict[str, float]:
 class _DeviceMetric(Metric):
     """A figure that the device's tool gives. `sample` returns the last answer and never waits for one."""
 
+    anywhere = True
     figure: ClassVar[str]  # of DeviceReading
     tool: ClassVar[_Tool | None] = "npu-smi"  # None: the one of the training's device
 

@@ -33,6 +33,8 @@ class HostMemory(Metric):
 class GlobalRank(Metric):
     """The rank of this process among all."""
 
+    anywhere = True
+
     def __init__(self) -> None:
         self._rank = 0
 

@@ -31,16 +31,18 @@ class Metric:
             Otherwise several steps may be handed over together, somewhat later.
         off_thread: Whether `sample` is called by the thread that writes, where it may take some milliseconds. It must
             then not touch what the training thread changes.
+        anywhere: Whether `sample` looks at nothing but the window, so that it does not matter which thread calls it.
     """
 
     at_once: bool = False
     off_thread: bool = False
+    anywhere: bool = False
 
     def begin(self, training: TrainingFacts) -> None:
         """Is told of the training, before its first step counts."""
 
     def observe(self, facts: StepFacts) -> float | None:
-        """Returns the number of one step. Called for every step, on the training thread: it must be cheap."""
+        """Returns the number of one step. Called for every step, by either thread: it must be cheap."""
         return None
 
     def sample(self, window: Window) -> MetricValue:

@@ -21,6 +21,8 @@ def _rate(amount: float | None, secs: float | None) -> float | None:
 class StepTime(Metric):
     """Seconds of one step, waiting for data included."""
 
+    anywhere = True
+
     def observe(self, facts: StepFacts) -> float | None:
         """Returns the mean over the steps of one call."""
         return None if facts.secs is None else facts.secs / facts.steps
@@ -32,6 +34,8 @@ class StepTime(Metric):
 
 class DataTime(Metric):
     """Seconds of one step in which the training waited for data."""
+
+    anywhere = True
 
     def observe(self, facts: StepFacts) -> float | None:
         """Returns the mean over the steps of one call."""
@@ -45,6 +49,8 @@ class DataTime(Metric):
 class SamplesPerSecond(Metric):
     """Samples per second over all cards."""
 
+    anywhere = True
+
     def observe(self, facts: StepFacts) -> float | None:
         """Returns the rate of one call."""
         return _rate(facts.samples, facts.secs)
@@ -57,6 +63,8 @@ class SamplesPerSecond(Metric):
 class TokensPerSecond(Metric):
     """Tokens per second over all cards."""
 
+    anywhere = True
+
     def observe(self, facts: StepFacts) -> float | None:
         """Returns the rate of one call."""
         return _rate(facts.tokens, facts.secs)
@@ -68,6 +76,8 @@ class TokensPerSecond(Metric):
 
 class ModelFlopsUtilization(Metric):
     """The part of the cards' peak that the model's own operations use. Needs the configuration's figures."""
+
+    anywhere = True
 
     def __init__(self) -> None:
         self._training = TrainingFacts()

@@ -38,6 +38,8 @@ class LossScale(Metric):
 class LearningRate(Metric):
     """The learning rate, of each group where they differ. Read at a sample only: a schedule is a small network."""
 
+    anywhere = True
+
     def sample(self, window: Window) -> MetricValue:
         """Returns the rate of the last step."""
         if window.last.learning_rate is not None:
@@ -48,6 +50,8 @@ class LearningRate(Metric):
 class Overflow(Metric):
     """How many steps were skipped because their gradients overflowed."""
 
+    anywhere = True
+
     def sample(self, window: Window) -> MetricValue:
         """Returns the steps since the last sample."""
         return None if window.overflows is None else float(window.overflows)
@@ -56,6 +60,8 @@ class Overflow(Metric):
 class Epoch(Metric):
     """The epoch, from 1."""
 
+    anywhere = True
+
     def sample(self, window: Window) -> MetricValue:
         """Returns the epoch of the last step."""
         return None if window.last.epoch is None else float(window.last.epoch)
@@ -63,6 +69,8 @@ class Epoch(Metric):
 
 class Step(Metric):
     """The step over all epochs and sessions."""
+
+    anywhere = True
 
     def sample(self, window: Window) -> MetricValue:
         """Returns the last step."""

@@ -1,0 +1,201 @@
+"""The training thread's part of recording: notes when a step begins and ends, and reads what it returned.
+
+Layer: monitor.heartbeat, monitor.step_reader < **monitor.step_tap**. Imports no mindspore.
+
+Between two steps of a network everything of ours has left the processor's caches, and code takes ten times as long as
+it does when it has just run. So no more is done here than nobody else can do: times are noted, the loss of the step
+before is read and compared with its limits. All the rest is made of the notes, by `monitor.sampling`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ms_summary_bridge.callback.measures import StepOutputs
+from ms_summary_bridge.monitor.breakdown import Breakdown
+from ms_summary_bridge.monitor.heartbeat import CALLS, EPOCH, STEP, Heartbeat, number_of
+from ms_summary_bridge.monitor.step_reader import EndedStep, Reading, StepReader
+
+__all__ = ["StepTap"]
+
+_READ: Final = object()
+_COMPILE: Final = number_of("compile")
+_COMPUTE: Final = number_of("compute")
+_DATA: Final = number_of("data")
+
+
+class StepTap:
+    """Notes steps.
+
+    Args:
+        breakdown: Takes the notes.
+        heartbeat: Is told as well, for a process that watches.
+        reader: Reads outputs.
+        settle: Is called where something is to be dealt with before the training goes on.
+        learning_rates: Reads those of the step that has ended last; None where they are not measured.
+        interval: Seconds between two samples.
+        every: Steps between two samples beside that; None for no such.
+        limits: The loss, as the network returns it, is quiet between these two.
+        most_notes: How many notes may wait before the training deals with them itself.
+        settles_samples: Whether a sample that is due is taken by the training thread.
+        initial_step: Step from which the training counts.
+        between: Number of the phase between two steps.
+    """
+
+    __slots__ = (
+        "_between",
+        "_calls",
+        "_due_at",
+        "_ended_at",
+        "_epoch",
+        "_every",
+        "_given",
+        "_heartbeat",
+        "_high",
+        "_interval",
+        "_learning_rates",
+        "_look_at",
+        "_low",
+        "_most_notes",
+        "_note",
+        "_notes",
+        "_outputs",
+        "_places",
+        "_printed_step",
+        "_reader",
+        "_settle",
+        "_settles_samples",
+        "_stepping",
+        "step",
+    )
+
+    def __init__(
+        self,
+        breakdown: Breakdown,
+        heartbeat: Heartbeat,
+        reader: StepReader,
+        settle: Callable[[], object],
+        *,
+        learning_rates: Callable[[], Mapping[str, float]] | None,
+        interval: float,
+        every: int | None,
+        limits: tuple[float, float],
+        most_notes: int,
+        settles_samples: bool,
+        initial_step: int,
+        between: int = _DATA,
+    ) -> None:
+        self._heartbeat = heartbeat
+        self._places = heartbeat.places
+        self._stepping = _COMPILE
+        self._between = between
+        self._calls = 0
+        self._epoch: int | None = None
+        self._notes = breakdown
+        self._note = breakdown.note
+        self._reader = reader
+        self._settle = settle
+        self._learning_rates = learning_rates
+        self._interval = interval
+        self._every = every
+        self._low, self._high = limits
+        self._most_notes = most_notes
+        self._settles_samples = settles_samples
+        self._due_at = self._look_at = self._ended_at = -math.inf
+        self._outputs: Any = _READ
+        self._given: Mapping[str, Any] | None = None
+        self._printed_step = self.step = initial_step
+        """The last step that has ended."""
+
+    def begin_step(self, now: float) -> None:
+        """A step begins: the one before it is read."""
+        self._places[self._stepping] = now
+        self._heartbeat.phase = self._stepping
+        outputs = self._outputs
+        if outputs is _READ:
+            self._note(("begin", now, None))
+            return
+        try:
+            # One tensor of one element, nearly always, so no more than a look at it.
+            number = outputs.item() if self._given is None else None
+        except Exception:  # several elements, or no tensor: to be looked at more closely
+            number = None
+        if type(number) is float and self._low < number < self._high and self._ended_at < self._look_at:
+            self._outputs = _READ
+            self._note(("begin", now, number))
+            if len(self._notes) >= self._most_notes:
+                self._settle()
+            return
+        self._read("begin", now, number)
+
+    def end_step(
+        self,
+        ended: EndedStep,
+        now: float,
+        outputs: Any,
+        given: Mapping[str, Any] | None = None,
+    ) -> None:
+        """A step has ended. Nothing of it is read yet."""
+        places = self._places
+        step, _, epoch, _, _ = ended
+        if epoch != self._epoch:
+            self._epoch = epoch
+            places[EPOCH] = epoch or 0
+        places[STEP] = step
+        self._calls = places[CALLS] = self._calls + 1
+        places[self._between] = now
+        self._heartbeat.phase = self._between
+        self._stepping = _COMPUTE
+        if self._outputs is not _READ:
+            self._read("read", now)  # where nobody says when a step begins
+        self._ended_at = now
+        self._outputs = outputs
+        self._given = given
+        self.step = step
+        self._note(("end", now, ended))
+
+    def finish_step(self, now: float) -> None:
+        """Reads the step that has ended last, though no other begins."""
+        if self._outputs is not _READ:
+            self._read("read", now)
+
+    def _read(self, what: str, now: float, number: Any = None) -> None:
+        """Reads whatever a step returned, in any form, and with what a sample needs if one is due.
+
+        Args:
+            what: What begins at `now`.
+            now: By the clock.
+            number: What was read already.
+        """
+        outputs, self._outputs = self._outputs, _READ  # which may hold device memory
+        given, self._given = self._given, None
+        is_loss = type(number) is float
+        reading = Reading(StepOutputs(loss=number)) if is_loss else self._reader.read(outputs, given)
+        if self._is_due():
+            reading.is_due = True
+            self._due_at = self._ended_at + self._interval
+            self._look_at = self._due_at if self._every is None else -math.inf
+            # They are those of this step now. Nobody is asked for what the step's own outputs say.
+            if self._learning_rates is not None and reading.outputs.learning_rate is None:
+                reading.learning_rates = self._learning_rates()
+        self._note((what, now, reading))
+        if (
+            not self._is_quiet(reading.outputs)
+            or (reading.is_due and self._settles_samples)
+            or len(self._notes) >= self._most_notes
+        ):
+            self._settle()
+
+    def _is_due(self) -> bool:
+        is_due = self._ended_at >= self._due_at
+        if self._every is not None and self.step // self._every != self._printed_step // self._every:
+            self._printed_step = self.step
+            is_due = True
+        return is_due
+
+    def _is_quiet(self, outputs: StepOutputs) -> bool:
+        """Whether there is nothing to warn of in what a step returned."""
+        loss, norm = outputs.loss, outputs.grad_norm
+        return (loss is None or self._low < loss < self._high) and (norm is None or norm < math.inf)
