@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -75,19 +74,9 @@ class Engine:
         self.clock.now += secs - data_secs
         self.end_step(number, outputs=outputs, **more)
 
-    def end_step(
-        self,
-        number: int,
-        *,
-        outputs: Any = None,
-        steps: int = 1,
-        epoch: int | None = None,
-        samples: int | None = None,
-        tokens: int | None = None,
-        given: Mapping[str, Any] | None = None,
-    ) -> None:
+    def end_step(self, number: int, *, outputs: Any = None, **more: Any) -> None:
         """Ends a step now."""
-        self.recorder.tap.end_step((number, steps, epoch, samples, tokens), self.clock.now, outputs, given)
+        self.recorder.tap.end_step(number, self.clock.now, outputs, **more)
 
     def end(self, reason: str = "") -> list[dict[str, Any]]:
         """Ends the training; returns the lines of this rank's journal."""

@@ -30,6 +30,8 @@ class AlarmCommands:
 
     def __init__(self, recorder: Recorder, callbacks: Iterable[Any], save: Callable[[str], None] | None) -> None:
         self._recorder = recorder
+        self.alarms = recorder.alarms
+        """Those that may ask for something."""
         # MindSpore's ModelCheckpoint, MindFormers' CheckpointMonitor and our own say so under the same name.
         self._savers = [callback for callback in callbacks if hasattr(callback, "latest_ckpt_file_name")]
         self._seen = [str(saver.latest_ckpt_file_name) for saver in self._savers]

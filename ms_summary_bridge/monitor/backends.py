@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from ms_summary_bridge.callback.link import WriterLink
-from ms_summary_bridge.callback.live_run import LiveRunConfig
+from ms_summary_bridge.callback.run_config import LiveRunConfig
 from ms_summary_bridge.errors import MissingDependencyError
 from ms_summary_bridge.formats import hparams, lineage, wire
 from ms_summary_bridge.formats._session import Session

@@ -13,10 +13,10 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 import mindspore
-from mindspore.train.callback import Callback, LossMonitor
+from mindspore.train.callback import Callback, LossMonitor, RunContext
 
 from ms_summary_bridge.callback.measures import find_optimizer, rate_reader
 from ms_summary_bridge.errors import ConfigError
@@ -27,6 +27,7 @@ from ms_summary_bridge.monitor.config_file import load_config
 from ms_summary_bridge.monitor.distributed import find_place
 from ms_summary_bridge.monitor.faults import Faults, guarded
 from ms_summary_bridge.monitor.recorder import Recorder
+from ms_summary_bridge.monitor.step_tap import StepTap
 from ms_summary_bridge.monitor.training_parameters import TrainingParameters, complete_facts, read_facts
 from ms_summary_bridge.monitor.watchdog_link import WatchdogLink
 
@@ -69,8 +70,12 @@ class MindSporeTransformersMonitor(Callback):
         self._read_rates: Callable[[], Mapping[str, float]] | None = None
         self._depth = 0
         self._last_step: int | None = None
+        self._tap: StepTap | None = None  # while a training is recorded by this process
+        self._initial_step = 0
+        self._is_usual = False  # whether it is MindSpore that calls, which hands over the same each time
         self._eval_began: float | None = None
         self._commands: AlarmCommands | None = None
+        _ALL.add(self)
         atexit.register(_end_at_exit, weakref.ref(self))  # weakly: it would keep the model in memory
 
     def training_options(self, parameters: Any) -> Mapping[str, Any]:
@@ -156,43 +161,45 @@ class MindSporeTransformersMonitor(Callback):
 
     def on_train_step_begin(self, run_context: Any) -> None:
         """Reads the step before this one."""
-        recorder = self._recorder
-        if not recorder.is_open or self.faults.is_forked:
-            return
-        try:
-            recorder.tap.begin_step(monotonic())
-        except Exception as error:
-            self.faults.fail("on_train_step_begin", error)
+        tap = self._tap
+        if tap is not None:
+            try:
+                tap.begin_step(monotonic())
+            except Exception as error:
+                self.faults.fail("on_train_step_begin", error)
 
     def on_train_step_end(self, run_context: Any) -> None:
         """Keeps what the step returned, unread."""
-        if not self._config.enable or self.faults.is_forked:
-            return
+        now = monotonic()
         try:
-            now = monotonic()
             parameters = run_context.original_args()
-            get = parameters.get if isinstance(parameters, dict) else TrainingParameters(parameters).get
-            recorder = self._recorder
-            if not recorder.is_open:  # driven by hand, without a beginning, and perhaps without an end: nobody watches
-                self._begin(TrainingParameters(parameters), is_watched=False)
-            step, last = get("cur_step_num"), self._last_step
-            if type(step) is not int:
-                step = (last or 0) + 1 if step is None else int(step)
-            self._last_step = step
-            if last is None:
-                steps = self._first_call(TrainingParameters(parameters))
+            tap = self._tap
+            if tap is None or not self._is_usual:
+                self._end_any_step(run_context, TrainingParameters(parameters), now)
             else:
-                steps = step - last if step > last else 1
-            epoch = get("cur_epoch_num")
-            if type(epoch) is not int or epoch < 0:
-                epoch = _epoch_of(epoch)
-            step += recorder.training.initial_step
-            recorder.tap.end_step((step, steps, epoch, None, None), now, get("net_outputs"))
+                step = parameters["cur_step_num"] + self._initial_step
+                tap.end_step(step, now, parameters["net_outputs"], parameters["cur_epoch_num"])
             commands = self._commands
-            if commands is not None and (commands.is_polled or recorder.alarms.is_acting) and commands.poll():
+            if commands is not None and (commands.is_polled or commands.alarms.is_acting) and commands.poll():
                 run_context.request_stop()
         except Exception as error:
             self.faults.fail("on_train_step_end", error)
+
+    def _end_any_step(self, run_context: Any, parameters: TrainingParameters, now: float) -> None:
+        """Ends the first step, or one of a loop of the user's own, which may hand over less or something else."""
+        if not self._config.enable or self.faults.is_forked:
+            return
+        recorder = self._recorder
+        if not recorder.is_open:  # driven by hand, without a beginning, and perhaps without an end: nobody watches
+            self._begin(parameters, is_watched=False)
+        step, last = parameters.get("cur_step_num"), self._last_step
+        step = self._last_step = (last or 0) + 1 if step is None else int(step)
+        steps = self._first_call(parameters) if last is None else max(1, step - last)
+        epoch = parameters.number("cur_epoch_num", -1)  # a plain int, whatever a loop of one's own hands over
+        recorder.tap.end_step(
+            step + self._initial_step, now, parameters.get("net_outputs"), epoch if epoch >= 0 else None, steps
+        )
+        self._is_usual = type(run_context) is RunContext and type(parameters.get("cur_epoch_num")) is int
 
     def _first_call(self, parameters: TrainingParameters) -> int:
         """Does what only the first step can tell; returns how many steps it stands for."""
@@ -244,6 +251,7 @@ class MindSporeTransformersMonitor(Callback):
         if self._recorder.is_open:
             self._recorder.end("the beginning of another training")
         self._last_step = None
+        self._is_usual = False
         self._read_rates = None
         others = [callback for callback in parameters.callbacks if callback is not self]
         facts = read_facts(parameters, self._config, self.training_options(parameters))
@@ -260,6 +268,8 @@ class MindSporeTransformersMonitor(Callback):
             tell_directory=self._watchdog.tell_directory,
             heartbeat=self._watchdog.heartbeat,
         )
+        self._tap = self._recorder.tap
+        self._initial_step = self._recorder.training.initial_step
         self._times = CallbackTimes(self._recorder.breakdown, self._watchdog.heartbeat)
         self._times.begin(others)
         self._commands = AlarmCommands(self._recorder, others, lambda path: _save(parameters, path))
@@ -267,6 +277,7 @@ class MindSporeTransformersMonitor(Callback):
 
     @guarded
     def _end(self, reason: str) -> None:
+        self._tap = None
         if self._times is not None:
             self._times.end()
             self._times = None
@@ -303,10 +314,16 @@ class MindSporeTransformersMonitor(Callback):
                 )
 
 
-def _epoch_of(given: Any) -> int | None:
-    """Returns an epoch as a plain int, whatever a loop of one's own hands over."""
-    epoch = TrainingParameters({"epoch": given}).number("epoch", -1)
-    return epoch if epoch >= 0 else None
+_ALL: Final[weakref.WeakSet[MindSporeTransformersMonitor]] = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    """A forked child, such as a data worker, records nothing."""
+    for monitor in _ALL:
+        monitor._tap = None
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 def _save(parameters: TrainingParameters, path: str) -> None:

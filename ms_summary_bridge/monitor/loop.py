@@ -161,12 +161,12 @@ class Monitor:
             return
         step, epoch = self._whole("step", step), self._whole("epoch", epoch)
         samples, tokens = self._whole("samples", samples), self._whole("tokens", tokens)
-        last, self._step = self._step, self._step + 1 if step is None else step
+        self._step = self._step + 1 if step is None else step
         if epoch is None and self._facts.steps_per_epoch:
             epoch = max(0, self._step - self._facts.initial_step - 1) // self._facts.steps_per_epoch + 1
         given = {name: value for name, value in values.items() if value is not None}
-        steps = max(1, self._step - last)
-        self._recorder.tap.end_step((self._step, steps, epoch, samples, tokens), time.monotonic(), None, given)
+        now = time.monotonic()
+        self._recorder.tap.end_step(self._step, now, None, epoch, given=given, samples=samples, tokens=tokens)
         if self._commands is not None and self._commands.poll():
             self.should_stop = True
 

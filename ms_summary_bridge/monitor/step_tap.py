@@ -16,7 +16,7 @@ from typing import Any, Final
 from ms_summary_bridge.callback.measures import StepOutputs
 from ms_summary_bridge.monitor.breakdown import Breakdown
 from ms_summary_bridge.monitor.heartbeat import CALLS, EPOCH, STEP, Heartbeat, number_of
-from ms_summary_bridge.monitor.step_reader import EndedStep, Reading, StepReader
+from ms_summary_bridge.monitor.step_reader import Reading, StepReader
 
 __all__ = ["StepTap"]
 
@@ -132,14 +132,28 @@ class StepTap:
 
     def end_step(
         self,
-        ended: EndedStep,
+        step: int,
         now: float,
         outputs: Any,
+        epoch: int | None = None,
+        steps: int = 0,
         given: Mapping[str, Any] | None = None,
+        samples: int | None = None,
+        tokens: int | None = None,
     ) -> None:
-        """A step has ended. Nothing of it is read yet."""
+        """A step has ended, or a call of several. Nothing of it is read yet.
+
+        Args:
+            step: Its number over all epochs and sessions.
+            now: When it ended, by the clock.
+            outputs: What the network returned, in any form that MindSpore's training cells give it.
+            epoch: From 1.
+            steps: How many steps the call stands for; 0 for those since the last one.
+            given: Numbers by name, which go before those of `outputs`.
+            samples: Samples of the call over all cards, where they differ from the training's own.
+            tokens: Tokens of the call over all cards, where they differ.
+        """
         places = self._places
-        step, _, epoch, _, _ = ended
         if epoch != self._epoch:
             self._epoch = epoch
             places[EPOCH] = epoch or 0
@@ -153,8 +167,10 @@ class StepTap:
         self._ended_at = now
         self._outputs = outputs
         self._given = given
+        if not steps:
+            steps = step - self.step if step > self.step else 1
         self.step = step
-        self._note(("end", now, ended))
+        self._note(("end", now, (step, steps, epoch, samples, tokens)))
 
     def finish_step(self, now: float) -> None:
         """Reads the step that has ended last, though no other begins."""

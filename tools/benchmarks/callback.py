@@ -40,7 +40,7 @@ class Case(msgspec.Struct, frozen=True):
     steps: int
 
 
-# The loss alone is measured over two lengths: in 100 steps the start of the writer process (0.4 s, once) is most of
+# The loss alone is measured over two lengths: in 100 steps the start of the writer process (0.1 s, once) is most of
 # what the bridge adds, in 500 steps it is spread out.
 CASES = (
     Case("histograms of all parameters at every step", True, 0.35, 0.35, 100),

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import compileall
 from collections.abc import Sequence
+from pathlib import Path
 
 from benchmarks import binning, callback, convert, follow, memory, monitor
+
+_PACKAGE = Path(__file__).resolve().parent.parent.parent / "ms_summary_bridge"
 
 SUBCOMMANDS = (convert, memory, follow, callback, monitor, binning)
 """Each module has `NAME`, a docstring, `add_arguments(parser)` and `run(arguments) -> int`."""
@@ -27,5 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         subparser.add_argument("--json", action="store_true", help="print the results as JSON and nothing else")
         subparser.set_defaults(run=module.run)
     arguments = parser.parse_args(argv)
+    # As an installation does it: else each process that is measured would compile what was edited last.
+    compileall.compile_dir(_PACKAGE, quiet=1)
     code: int = arguments.run(arguments)
     return code
