@@ -30,15 +30,13 @@ class AlarmCommands:
 
     def __init__(self, recorder: Recorder, callbacks: Iterable[Any], save: Callable[[str], None] | None) -> None:
         self._recorder = recorder
-        self.alarms = recorder.alarms
-        """Those that may ask for something."""
         # MindSpore's ModelCheckpoint, MindFormers' CheckpointMonitor and our own say so under the same name.
         self._savers = [callback for callback in callbacks if hasattr(callback, "latest_ckpt_file_name")]
         self._seen = [str(saver.latest_ckpt_file_name) for saver in self._savers]
         self._save = save
         self._saved: list[str] = []  # for alarms, the oldest first
-        self.is_polled = bool(self._savers) or recorder.training.ranks > 1
-        """Whether to ask after each step, and not only where alarms ask for something (`Alarms.is_acting`)."""
+        if self._savers or recorder.training.ranks > 1:
+            recorder.tap.is_asked = True  # after each step, and not only once an alarm has asked for something
         self._is_stopped = False
         self.exit_code: int | None = None
         """With which the process is to end after a stop; None to go on."""

@@ -91,8 +91,8 @@ class Alarms:
         self.stop = stop
         self.counts: dict[str, int] = {}
         """How many alarms each rule raised."""
-        self.is_acting = False
-        """Whether an alarm has asked the training thread for something."""
+        self.ask: Callable[[], None] | None = None
+        """Is called where an alarm asks the training thread for something."""
         self.checkpoint_due: Alert | None = None
         """An alarm whose action `save_checkpoint` waits for the training thread."""
         self._checkpoints: list[tuple[int, str]] = []
@@ -247,8 +247,8 @@ class Alarms:
             self.checkpoint_due = alert
         if "stop" in kinds:
             self.stop.ask(f"{alert.rule}: {alert.message}")
-        if self.stop.is_asked or self.checkpoint_due is not None:
-            self.is_acting = True
+        if self.ask is not None and (self.stop.is_asked or self.checkpoint_due is not None):
+            self.ask()
 
 
 def list_actions(config: MonitorConfig) -> tuple[ActionConfig, ...]:

@@ -65,8 +65,9 @@ class Breakdown:
     def __init__(self, clock: Callable[[], float], *, tells_beginnings: bool = True) -> None:
         self.clock = clock
         self._between = "data" if tells_beginnings else "compute"
-        self._notes: deque[tuple[str, float, Any]] = deque()
-        self.note = self._notes.append
+        self.notes: deque[tuple[str, float, Any]] = deque()
+        """What waits for `settle`."""
+        self.note = self.notes.append
         """Takes what happened, when, and what belongs to it: `begin` or `read` with what was read of the step before,
         `end` with what is known of the step, or a part of the training with its seconds."""
         self.secs: dict[str, float] = dict.fromkeys(KINDS, 0.0)
@@ -81,14 +82,6 @@ class Breakdown:
         self._data: float | None = None  # of the step that runs
         self._is_compiled = False
         self._call: Call | None = None  # the one that ended last, not read yet
-
-    def __len__(self) -> int:
-        """How many notes wait."""
-        return len(self._notes)
-
-    def clear(self) -> None:
-        """Forgets what waits."""
-        self._notes.clear()
 
     def pause(self, now: float) -> None:
         """What follows belongs to no step, until `resume` or the next step begins."""
@@ -115,11 +108,11 @@ class Breakdown:
 
     def settle(self) -> Iterator[Call]:
         """Deals with all that was noted; yields each call that has ended and was read."""
-        notes = self._notes
+        notes = self.notes
         while True:
             try:
                 what, number, content = notes.popleft()
-            except IndexError:  # the end, or what `clear` has left
+            except IndexError:  # the end
                 return
             if what == "end":
                 self._end(number, content)

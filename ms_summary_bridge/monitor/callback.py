@@ -11,7 +11,7 @@ import atexit
 import os
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from time import monotonic
 from typing import Any, Final
 
@@ -67,12 +67,11 @@ class MindSporeTransformersMonitor(Callback):
         self._recorder = Recorder(config, self.faults)
         self._watchdog = WatchdogLink(config, self.faults)
         self._times: CallbackTimes | None = None
-        self._read_rates: Callable[[], Mapping[str, float]] | None = None
         self._depth = 0
         self._last_step: int | None = None
         self._tap: StepTap | None = None  # while a training is recorded by this process
-        self._initial_step = 0
-        self._is_usual = False  # whether it is MindSpore that calls, which hands over the same each time
+        self._context: Any = None  # MindSpore's own, which has the same parameters at each call
+        self._parameters: dict[str, Any] = {}
         self._eval_began: float | None = None
         self._commands: AlarmCommands | None = None
         _ALL.add(self)
@@ -172,23 +171,25 @@ class MindSporeTransformersMonitor(Callback):
         """Keeps what the step returned, unread."""
         now = monotonic()
         try:
-            parameters = run_context.original_args()
             tap = self._tap
-            if tap is None or not self._is_usual:
-                self._end_any_step(run_context, TrainingParameters(parameters), now)
-            else:
-                step = parameters["cur_step_num"] + self._initial_step
+            if tap is not None and run_context is self._context:
+                parameters = self._parameters
+                step = parameters["cur_step_num"] + tap.initial_step
                 tap.end_step(step, now, parameters["net_outputs"], parameters["cur_epoch_num"])
-            commands = self._commands
-            if commands is not None and (commands.is_polled or commands.alarms.is_acting) and commands.poll():
+                if not tap.is_asked:
+                    return
+            else:
+                self._end_any_step(run_context, now)
+            if self._commands is not None and self._commands.poll():
                 run_context.request_stop()
         except Exception as error:
             self.faults.fail("on_train_step_end", error)
 
-    def _end_any_step(self, run_context: Any, parameters: TrainingParameters, now: float) -> None:
+    def _end_any_step(self, run_context: Any, now: float) -> None:
         """Ends the first step, or one of a loop of the user's own, which may hand over less or something else."""
         if not self._config.enable or self.faults.is_forked:
             return
+        parameters = TrainingParameters(run_context.original_args())
         recorder = self._recorder
         if not recorder.is_open:  # driven by hand, without a beginning, and perhaps without an end: nobody watches
             self._begin(parameters, is_watched=False)
@@ -197,16 +198,18 @@ class MindSporeTransformersMonitor(Callback):
         steps = self._first_call(parameters) if last is None else max(1, step - last)
         epoch = parameters.number("cur_epoch_num", -1)  # a plain int, whatever a loop of one's own hands over
         recorder.tap.end_step(
-            step + self._initial_step, now, parameters.get("net_outputs"), epoch if epoch >= 0 else None, steps
+            step + recorder.tap.initial_step, now, parameters.get("net_outputs"), epoch if epoch >= 0 else None, steps
         )
-        self._is_usual = type(run_context) is RunContext and type(parameters.get("cur_epoch_num")) is int
+        if type(run_context) is RunContext and type(parameters.get("cur_epoch_num")) is int:
+            self._context, self._parameters = run_context, run_context.original_args()
 
     def _first_call(self, parameters: TrainingParameters) -> int:
         """Does what only the first step can tell; returns how many steps it stands for."""
         complete_facts(self._recorder.training, parameters, self._config)
         optimizer = find_optimizer(parameters)
         if optimizer is not None:
-            self._read_rates = rate_reader(optimizer, lambda step: mindspore.Tensor(step, mindspore.int32))
+            rates = rate_reader(optimizer, lambda step: mindspore.Tensor(step, mindspore.int32))
+            self._recorder.tap.learning_rates = rates
         if not parameters.get("dataset_sink_mode"):
             return 1
         self.faults.warn("sink", "in data sink mode MindSpore calls back once for each sink, not for each step")
@@ -251,8 +254,7 @@ class MindSporeTransformersMonitor(Callback):
         if self._recorder.is_open:
             self._recorder.end("the beginning of another training")
         self._last_step = None
-        self._is_usual = False
-        self._read_rates = None
+        self._context, self._parameters = None, {}
         others = [callback for callback in parameters.callbacks if callback is not self]
         facts = read_facts(parameters, self._config, self.training_options(parameters))
         facts.parameters = lambda: self._trainable(parameters)
@@ -262,14 +264,13 @@ class MindSporeTransformersMonitor(Callback):
             self._watchdog.begin(find_place(), facts.initial_step)
         self._recorder.begin(
             facts,
-            learning_rates=self._learning_rates,
+            learning_rates=self._miss_rates,
             link=link,
             link_directory=directory,
             tell_directory=self._watchdog.tell_directory,
             heartbeat=self._watchdog.heartbeat,
         )
         self._tap = self._recorder.tap
-        self._initial_step = self._recorder.training.initial_step
         self._times = CallbackTimes(self._recorder.breakdown, self._watchdog.heartbeat)
         self._times.begin(others)
         self._commands = AlarmCommands(self._recorder, others, lambda path: _save(parameters, path))
@@ -277,7 +278,7 @@ class MindSporeTransformersMonitor(Callback):
 
     @guarded
     def _end(self, reason: str) -> None:
-        self._tap = None
+        self._tap, self._context, self._parameters = None, None, {}
         if self._times is not None:
             self._times.end()
             self._times = None
@@ -285,17 +286,14 @@ class MindSporeTransformersMonitor(Callback):
         try:
             self._recorder.end(reason)  # which reads the last step, and its learning rate
         finally:
-            self._read_rates = None
             self._watchdog.end()
             if self._commands is not None:
                 self._commands.end()
 
-    def _learning_rates(self) -> Mapping[str, float]:
-        """Reads them. Is asked where they are to be recorded, and the outputs of a step do not hold them."""
-        if self._read_rates is None:
-            self.faults.warn("optimizer", "no optimizer is found: the learning rate is not recorded")
-            return {}
-        return self._read_rates()
+    def _miss_rates(self) -> Mapping[str, float]:
+        """Is asked where learning rates are to be recorded, and neither the outputs hold them nor an optimizer."""
+        self.faults.warn("optimizer", "no optimizer is found: the learning rate is not recorded")
+        return {}
 
     def _trainable(self, parameters: TrainingParameters) -> list[Any]:
         network = parameters.get("network") or parameters.get("train_network")

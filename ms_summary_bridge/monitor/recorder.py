@@ -114,7 +114,6 @@ class Recorder:
             device_id=place.device_id,
             host=place.host,
         )
-        self._learning_rates = learning_rates
         self._link = link
         self._link_directory = link_directory
         self._tell_directory = tell_directory
@@ -137,7 +136,6 @@ class Recorder:
             clock=self._clock,
             wall_clock=self._wall_clock,
         )
-        self._reads_rates = "lr" in names and learning_rates is not None
         limits = self.config.callback.warn_on_value
         bounds = limits.get("loss", Bounds())
         divisor = training.loss_divisor  # of the loss as the network returns it
@@ -146,7 +144,8 @@ class Recorder:
             heartbeat or Heartbeat(is_shared=False),
             reader,
             sampling.settle,
-            learning_rates=self._read_rates if self._reads_rates else None,
+            faults=self.faults,
+            reads_rates="lr" in names,
             interval=interval_secs(self.config, place.ranks),
             every=self.config.per_print_step,
             limits=(
@@ -158,6 +157,8 @@ class Recorder:
             initial_step=training.initial_step,
             between=number_of("data" if tells_beginnings else "compute"),
         )
+        self.tap.learning_rates = learning_rates
+        self.alarms.ask = self.tap.ask
         self._writer = Writer(self._make_sinks, self.faults, gather=sampling.settle, clock=self._clock)
         self.is_open = True
         where = f"{self.training.device} of {place.host}"
@@ -219,7 +220,7 @@ class Recorder:
         self.is_open = False
         try:
             self.finish_step()
-            self._sampling.end(self._read_rates)
+            self._sampling.end(self.tap.read_rates)
         finally:
             self._writer.flush(_CLOSE_SECS)  # the run's directory is known then
             self._writer.put(self._end_note(reason))
@@ -249,17 +250,6 @@ class Recorder:
     def finish_step(self) -> None:
         """Reads the step that has ended last, though no other begins."""
         self.tap.finish_step(self._clock())
-
-    def _read_rates(self) -> Mapping[str, float]:
-        """Returns the learning rates of the step that has ended last."""
-        if self._learning_rates is None or not self._reads_rates:
-            return {}
-        try:
-            return self._learning_rates()
-        except Exception as error:  # a schedule is the user's own code
-            self.faults.warn("lr", f"the learning rate cannot be read and is left out: {error!r}")
-            self._reads_rates = False
-            return {}
 
     # ------------------------------------------------------------------ what is no step
 

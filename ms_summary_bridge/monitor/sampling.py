@@ -91,8 +91,8 @@ class Sampling:
         if not self._lock.acquire(timeout=patience_secs):
             self._is_stuck = True
             self._faults.warn("stuck", "a metric or a rule does not return: steps are looked at when it does")
-            if len(self._breakdown) > _MOST_NOTES:
-                self._breakdown.clear()
+            if len(self._breakdown.notes) > _MOST_NOTES:
+                self._breakdown.notes.clear()
                 self._faults.warn("cleared", "a metric or a rule does not return: some steps are left out")
             return False
         try:

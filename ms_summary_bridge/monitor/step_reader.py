@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ms_summary_bridge.callback.measures import StepOutputs, read_outputs, to_number
+from ms_summary_bridge.callback.measures import read_outputs, to_number
 from ms_summary_bridge.monitor.breakdown import Call
 from ms_summary_bridge.monitor.facts import StepFacts, TrainingFacts, Window
 from ms_summary_bridge.monitor.faults import Faults
@@ -18,7 +18,7 @@ from ms_summary_bridge.monitor.measurement import OWN_NAMES
 
 __all__ = ["EndedStep", "Reading", "StepReader", "secs_left", "step_in_epoch"]
 
-_FIELDS: Final = {"lr": "learning_rate"}  # for what StepOutputs has another name
+_FIELDS: Final = {"lr": "learning_rate"}  # for what Reading has another name
 
 EndedStep = tuple[int, int, "int | None", "int | None", "int | None"]
 """A step that has ended: its number over all epochs and sessions, how many steps it stands for, its epoch from 1, and
@@ -26,16 +26,24 @@ samples and tokens over all cards where they differ from the training's own."""
 
 
 class Reading(msgspec.Struct):
-    """What was read of a step, where that is more than a loss.
+    """What was read of a step, where there is more than a loss, or more is to be done.
 
     Attributes:
-        outputs: Numbers of the network's outputs.
+        loss: As the network returned it.
+        grad_norm: Norm of all gradients.
+        loss_scale: Of mixed precision.
+        learning_rate: As the outputs, or a loop, give it.
+        overflow: Whether the step was skipped, because its gradients overflowed.
         given: Other numbers that a loop handed over, by name.
         is_due: Whether a sample is to be taken with this step.
-        learning_rates: Those of the step, where a sample is due.
+        learning_rates: Those of the step, where a sample is due and the outputs do not say it.
     """
 
-    outputs: StepOutputs
+    loss: float | None = None
+    grad_norm: float | None = None
+    loss_scale: float | None = None
+    learning_rate: float | None = None
+    overflow: bool | None = None
     given: Mapping[str, float] = {}
     is_due: bool = False
     learning_rates: Mapping[str, float] = {}
@@ -58,13 +66,15 @@ class StepReader:
     def read(self, outputs: Any, given: Mapping[str, Any] | None) -> Reading:
         """Reads the numbers that a step returned, or that a loop handed over."""
         try:
-            numbers = StepOutputs() if outputs is None else read_outputs(outputs)
-            return self._with_given(numbers, given) if given else Reading(numbers)
+            reading = Reading() if outputs is None else Reading(**msgspec.structs.asdict(read_outputs(outputs)))
+            if given:
+                self._take_given(reading, given)
         except Exception as error:  # a tensor whose computation failed raises what it likes
             self._faults.warn("outputs", f"the outputs of a step cannot be read: {error!r}")
-            return Reading(StepOutputs())
+            return Reading()
+        return reading
 
-    def _with_given(self, outputs: StepOutputs, handed: Mapping[str, Any]) -> Reading:
+    def _take_given(self, reading: Reading, handed: Mapping[str, Any]) -> None:
         given: dict[str, float] = {}
         for name, value in handed.items():
             number = to_number(value)
@@ -72,15 +82,17 @@ class StepReader:
                 given[name] = number
             else:
                 self._faults.warn(f"given {name}", f"{name} is left out: {type(value).__name__} is no number")
-        own = {_FIELDS.get(name, name): given.pop(name) for name in OWN_NAMES if name in given}
-        return Reading(msgspec.structs.replace(outputs, **own) if own else outputs, given)
+        for name in OWN_NAMES:
+            if name in given:
+                setattr(reading, _FIELDS.get(name, name), given.pop(name))
+        reading.given = given
 
     def facts(self, call: Call, *, is_first: bool) -> StepFacts:
         """Returns the facts of a step that was read and timed."""
         training = self._training
         step, steps, epoch, samples, tokens = call.ended
-        outputs = call.read.outputs if isinstance(call.read, Reading) else StepOutputs(loss=call.read)
-        loss = outputs.loss
+        reading = call.read if isinstance(call.read, Reading) else Reading(call.read)
+        loss = reading.loss
         if loss is None:
             self._faults.warn("loss", "the outputs of a step hold no number that can be the loss")
         elif training.loss_divisor != 1:
@@ -96,10 +108,10 @@ class StepReader:
             steps=steps,
             epoch=epoch,
             loss=loss,
-            grad_norm=outputs.grad_norm,
-            loss_scale=outputs.loss_scale,
-            learning_rate=outputs.learning_rate,
-            overflow=outputs.overflow,
+            grad_norm=reading.grad_norm,
+            loss_scale=reading.loss_scale,
+            learning_rate=reading.learning_rate,
+            overflow=reading.overflow,
             samples=samples,
             tokens=tokens,
             secs=call.secs,

@@ -13,8 +13,10 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ms_summary_bridge.callback.measures import StepOutputs
+import msgspec
+
 from ms_summary_bridge.monitor.breakdown import Breakdown
+from ms_summary_bridge.monitor.faults import Faults
 from ms_summary_bridge.monitor.heartbeat import CALLS, EPOCH, STEP, Heartbeat, number_of
 from ms_summary_bridge.monitor.step_reader import Reading, StepReader
 
@@ -26,6 +28,13 @@ _COMPUTE: Final = number_of("compute")
 _DATA: Final = number_of("data")
 
 
+class _Given(msgspec.Struct):
+    """Outputs, and the numbers that a loop handed over beside them."""
+
+    outputs: Any
+    given: Mapping[str, Any]
+
+
 class StepTap:
     """Notes steps.
 
@@ -34,7 +43,8 @@ class StepTap:
         heartbeat: Is told as well, for a process that watches.
         reader: Reads outputs.
         settle: Is called where something is to be dealt with before the training goes on.
-        learning_rates: Reads those of the step that has ended last; None where they are not measured.
+        faults: Is told what fails.
+        reads_rates: Whether learning rates are measured.
         interval: Seconds between two samples.
         every: Steps between two samples beside that; None for no such.
         limits: The loss, as the network returns it, is quiet between these two.
@@ -51,11 +61,10 @@ class StepTap:
         "_ended_at",
         "_epoch",
         "_every",
-        "_given",
+        "_faults",
         "_heartbeat",
         "_high",
         "_interval",
-        "_learning_rates",
         "_look_at",
         "_low",
         "_most_notes",
@@ -65,9 +74,13 @@ class StepTap:
         "_places",
         "_printed_step",
         "_reader",
+        "_reads_rates",
         "_settle",
         "_settles_samples",
         "_stepping",
+        "initial_step",
+        "is_asked",
+        "learning_rates",
         "step",
     )
 
@@ -78,7 +91,8 @@ class StepTap:
         reader: StepReader,
         settle: Callable[[], object],
         *,
-        learning_rates: Callable[[], Mapping[str, float]] | None,
+        faults: Faults,
+        reads_rates: bool,
         interval: float,
         every: int | None,
         limits: tuple[float, float],
@@ -93,11 +107,14 @@ class StepTap:
         self._between = between
         self._calls = 0
         self._epoch: int | None = None
-        self._notes = breakdown
+        self._notes = breakdown.notes
         self._note = breakdown.note
         self._reader = reader
         self._settle = settle
-        self._learning_rates = learning_rates
+        self._faults = faults
+        self._reads_rates = reads_rates
+        self.learning_rates: Callable[[], Mapping[str, float]] | None = None
+        """Reads those of the step that has ended last."""
         self._interval = interval
         self._every = every
         self._low, self._high = limits
@@ -105,9 +122,12 @@ class StepTap:
         self._settles_samples = settles_samples
         self._due_at = self._look_at = self._ended_at = -math.inf
         self._outputs: Any = _READ
-        self._given: Mapping[str, Any] | None = None
+        self.initial_step = initial_step
+        """Step from which the training counts."""
         self._printed_step = self.step = initial_step
         """The last step that has ended."""
+        self.is_asked = False
+        """Whether the training thread is to look for what alarms ask of it."""
 
     def begin_step(self, now: float) -> None:
         """A step begins: the one before it is read."""
@@ -119,10 +139,12 @@ class StepTap:
             return
         try:
             # One tensor of one element, nearly always, so no more than a look at it.
-            number = outputs.item() if self._given is None else None
+            number = outputs.item()
         except Exception:  # several elements, or no tensor: to be looked at more closely
             number = None
-        if type(number) is float and self._low < number < self._high and self._ended_at < self._look_at:
+        if type(number) is not float:
+            number = None
+        elif self._low < number < self._high and self._ended_at < self._look_at:
             self._outputs = _READ
             self._note(("begin", now, number))
             if len(self._notes) >= self._most_notes:
@@ -165,53 +187,61 @@ class StepTap:
         if self._outputs is not _READ:
             self._read("read", now)  # where nobody says when a step begins
         self._ended_at = now
-        self._outputs = outputs
-        self._given = given
+        self._outputs = outputs if given is None else _Given(outputs, given)
         if not steps:
             steps = step - self.step if step > self.step else 1
         self.step = step
         self._note(("end", now, (step, steps, epoch, samples, tokens)))
+
+    def ask(self) -> None:
+        """Has the training thread look for what alarms ask of it, from now on. May be called by any thread."""
+        self.is_asked = True
 
     def finish_step(self, now: float) -> None:
         """Reads the step that has ended last, though no other begins."""
         if self._outputs is not _READ:
             self._read("read", now)
 
-    def _read(self, what: str, now: float, number: Any = None) -> None:
+    def _read(self, what: str, now: float, number: float | None = None) -> None:
         """Reads whatever a step returned, in any form, and with what a sample needs if one is due.
 
         Args:
             what: What begins at `now`.
             now: By the clock.
-            number: What was read already.
+            number: The loss, if it was read already.
         """
         outputs, self._outputs = self._outputs, _READ  # which may hold device memory
-        given, self._given = self._given, None
-        is_loss = type(number) is float
-        reading = Reading(StepOutputs(loss=number)) if is_loss else self._reader.read(outputs, given)
-        if self._is_due():
-            reading.is_due = True
-            self._due_at = self._ended_at + self._interval
-            self._look_at = self._due_at if self._every is None else -math.inf
-            # They are those of this step now. Nobody is asked for what the step's own outputs say.
-            if self._learning_rates is not None and reading.outputs.learning_rate is None:
-                reading.learning_rates = self._learning_rates()
-        self._note((what, now, reading))
-        if (
-            not self._is_quiet(reading.outputs)
-            or (reading.is_due and self._settles_samples)
-            or len(self._notes) >= self._most_notes
-        ):
-            self._settle()
-
-    def _is_due(self) -> bool:
+        given = None
+        if isinstance(outputs, _Given):
+            outputs, given = outputs.outputs, outputs.given
+        reading = self._reader.read(outputs, given) if number is None else Reading(number)
         is_due = self._ended_at >= self._due_at
         if self._every is not None and self.step // self._every != self._printed_step // self._every:
             self._printed_step = self.step
             is_due = True
-        return is_due
+        if is_due:
+            reading.is_due = True
+            self._due_at = self._ended_at + self._interval
+            self._look_at = self._due_at if self._every is None else -math.inf
+            # They are those of this step now. Nobody is asked for what the step's own outputs say.
+            if self._reads_rates and reading.learning_rate is None:
+                reading.learning_rates = self.read_rates()
+        self._note((what, now, reading))
+        if (is_due and self._settles_samples) or not self._is_quiet(reading) or len(self._notes) >= self._most_notes:
+            self._settle()
 
-    def _is_quiet(self, outputs: StepOutputs) -> bool:
+    def read_rates(self) -> Mapping[str, float]:
+        """Returns the learning rates of the step that has ended last."""
+        if self.learning_rates is None or not self._reads_rates:
+            return {}
+        try:
+            return self.learning_rates()
+        except Exception as error:  # a schedule is the user's own code
+            self._faults.warn("lr", f"the learning rate cannot be read and is left out: {error!r}")
+            self._reads_rates = False
+            return {}
+
+    def _is_quiet(self, reading: Reading) -> bool:
         """Whether there is nothing to warn of in what a step returned."""
-        loss, norm = outputs.loss, outputs.grad_norm
+        loss, norm = reading.loss, reading.grad_norm
         return (loss is None or self._low < loss < self._high) and (norm is None or norm < math.inf)

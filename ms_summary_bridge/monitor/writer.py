@@ -19,7 +19,7 @@ __all__ = ["Sink", "Writer"]
 
 _LIMIT: Final = 20_000
 _WAKE_SECS: Final = 0.25
-_GATHER_SECS: Final = 0.25
+_GATHER_SECS: Final = 0.5
 _IDLE_SECS: Final = 1.0  # longest time until what was taken is with the operating system
 
 

@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
         spreads = (result.step, result.hooks, result.hooks_mean)
         cells = [f"{numbers.min:.0f} / {numbers.median:.0f} / {numbers.max:.0f}" for numbers in spreads]
         table.add_row(case.name, *cells, f"{result.share:.2%}", added, limit, "met" if result.is_met else "MISSED")
-    Console().print(table)
+    Console(width=max(Console().width, 150)).print(table)
     return 0 if is_met else 1
 
 
