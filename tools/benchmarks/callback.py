@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
             verdict = "" if limit is None else "met" if ratio <= limit else "MISSED"
             shown = "-" if limit is None else f"{limit:g}"
             table.add_row(f"{case.name}, {kind}", _text(theirs), _text(ours), f"{ratio:.3f}", shown, verdict)
-    Console().print(table)
+    Console(width=max(Console().width, 120)).print(table)
     return 0 if is_met else 1
 
 
