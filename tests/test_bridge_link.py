@@ -362,6 +362,79 @@ def test_the_working_directory_hides_no_module_of_the_writer(
     assert link._starts == 1
 
 
+def test_a_module_that_is_found_late_hides_none_of_the_writer(
+    make_link: MakeLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script puts the directory of its models first, long after it has imported what they have the names of."""
+    for name in ("encodings", "random", "signal", "types"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(1)")
+    monkeypatch.syspath_prepend(tmp_path)
+    link = make_link()
+    put_array(link, 1)
+    assert link.close(60)
+    assert link.result == {"dropped": 0, "unpackable": {}}
+    assert link._starts == 1
+
+
+@pytest.mark.parametrize("entry", [Path("models"), b"models", None, "", "a:b\nc ü"], ids=repr)
+def test_whatever_is_in_the_search_path_does_not_keep_the_writer_from_its_start(
+    make_link: MakeLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: Any
+) -> None:
+    """Imports pass over what is no text, so a training goes on with it; the working directory may be gone."""
+    monkeypatch.setattr(sys, "path", [entry, *sys.path])
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    link = make_link()
+    put_scalar(link, 1)
+    assert link.close(60)
+    assert link.result == {"dropped": 0, "unpackable": {}}
+    assert link._starts == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "name"),
+    [
+        (["-E"], {"PYTHONHOME": "/no/such/place"}, b"run"),
+        ([], {"LC_ALL": "C.UTF-8"}, b"run-\xff\xfe"),
+        (["-Xutf8"], {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, "rün".encode()),
+    ],
+    ids=["environment ignored", "name that is no text", "other encoding"],
+)
+def test_the_writer_reads_names_and_finds_packages_as_the_training_does(
+    tmp_path: Path, flags: list[str], environment: dict[str, str], name: bytes
+) -> None:
+    """Also in a directory that PYTHONPATH cannot hold, where a script may well lie."""
+    source = tmp_path / "12:00" / "source"
+    source.mkdir(parents=True)
+    (source / "ms_summary_bridge").symlink_to(ROOT / "ms_summary_bridge")
+    (source / "train.py").write_text(_LONE_TRAINER)
+    run = os.fsencode(tmp_path) + b"/" + name
+    ran = subprocess.run(
+        [sys.executable, *flags, source / "train.py", run],
+        env={**os.environ, **environment},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (ran.stdout, ran.stderr) == ("{'dropped': 0, 'unpackable': {}} 1\n", "")
+    assert len(os.listdir(run)) == 2
+
+
+_LONE_TRAINER = """
+import sys
+import numpy as np
+from ms_summary_bridge.callback.link import WriterLink
+from ms_summary_bridge.callback.live_run import LiveRunConfig
+config = LiveRunConfig(sys.argv[1], sys.argv[1], 1_700_000_000, 1.7e9, 0, "host", 1)
+link = WriterLink(config, queue_bytes=1 << 20)
+link.put_values(1, 1.7e9, {"scalar": [{"tag": "loss", "value": np.asarray(1.0)}]})
+link.close(60)
+print(link.result, link._starts)
+"""
+
+
 def test_a_writer_that_cannot_be_started_is_said_once(
     make_link: MakeLink, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -401,7 +474,7 @@ assert Opaque("text", b"x").fingerprint() == hashlib.blake2b(b"x", digest_size=1
     ran = subprocess.run(
         [sys.executable, "-S", "-c", code, config],
         cwd=ROOT,
-        env=link_module._environment(),
+        env={**link_module._environment(), "PYTHONPATH": os.pathsep.join(link_module._search_path())},
         capture_output=True,
         text=True,
         timeout=120,
@@ -438,8 +511,7 @@ def test_the_writer_asks_site_for_what_the_search_path_lacks(
     make_link: MakeLink, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """It starts without it; here nothing but this package is handed over, so all others are found by `site`."""
-    environment = {**link_module._environment(), "PYTHONPATH": str(ROOT)}
-    monkeypatch.setattr(link_module, "_environment", lambda: environment)
+    monkeypatch.setattr(link_module, "_search_path", lambda: [str(ROOT)])
     link = make_link()
     put_scalar(link, 1)
     put_array(link, 2)

@@ -12,6 +12,7 @@ import contextlib
 import json
 import logging
 import os
+import pickle
 import select
 import subprocess
 import sys
@@ -19,7 +20,6 @@ import threading
 import time
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 
 from ms_summary_bridge.callback.pack import pack_scalar
@@ -128,14 +128,18 @@ class WriterLink:
                 self._ring = RingProducer(self._queue_bytes)
             reports, theirs = os.pipe()
             memory, doorbell = self._ring.memory_fd, self._ring.doorbell_fd
-            # Without the working directory, which -c puts first: a json.py in it is not the training's own json.
-            code = "import sys; del sys.path[:sys.path[0] == '']; "
-            code += "from ms_summary_bridge.callback.worker_start import start; start(sys.argv[1:])"
+            # Without the working directory, which -c puts first, and the training's search path behind the standard
+            # library: a json.py in the one and a types.py in the other, put there late, are not the training's own.
+            code = "import sys; del sys.path[:sys.path[0] == '']; sys.path += sys.argv[6:]; "
+            code += "from ms_summary_bridge.callback.worker_start import start; start(sys.argv[1:6])"
             arguments = [str(memory), str(doorbell), str(theirs), str(self._pid)]
-            arguments.append(msgspec.json.encode(self._config).decode())
+            arguments.append(pickle.dumps(self._config).hex())  # not JSON: a path may hold any byte
+            flags = ["-S", f"-Xutf8={sys.flags.utf8_mode}"]  # -S: see `worker_start`; utf8: names mean the same to both
+            if sys.flags.ignore_environment:  # PYTHONHOME of another Python
+                flags.append("-E")
             # Not a fork: a copy of a training process holds its memory, its threads' locks and its protobuf settings.
             self._process = subprocess.Popen(
-                [sys.executable, "-S", "-c", code, *arguments],  # -S: see `worker_start`
+                [sys.executable, *flags, "-c", code, *arguments, *_search_path()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -308,14 +312,20 @@ def _packed(item: dict[str, Any]) -> dict[str, Any]:
         return item  # the writer process says what is wrong with it, and counts it
 
 
+def _search_path() -> list[str]:
+    """Where the training finds modules: whatever else a script put into `sys.path`, imports pass over it."""
+    given: list[Any] = sys.path
+    paths = [path for path in given if isinstance(path, str)]
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    if root not in paths:  # found by an import hook
+        paths.append(root)
+    return paths
+
+
 def _environment() -> dict[str, str]:
     """The training's environment, without what it set for its own needs: threads for numpy, slow protobuf."""
     environment = dict(os.environ)
     environment.pop("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", None)
+    environment.pop("PYTHONPATH", None)  # in `_search_path`
     environment.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
-    paths = [path or os.getcwd() for path in sys.path]
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    if root not in paths:  # found by an import hook
-        paths.append(root)
-    environment["PYTHONPATH"] = os.pathsep.join(paths)
     return environment

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import signal
 import sys
 import time
@@ -138,9 +139,12 @@ class Worker:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the writer process: `worker MEMORY_FD DOORBELL_FD REPORT_FD PARENT_PID CONFIG_JSON`."""
+    """Runs the writer process: `worker MEMORY_FD DOORBELL_FD REPORT_FD PARENT_PID CONFIG`.
+
+    The last is a pickled `LiveRunConfig`, as hexadecimal digits.
+    """
     memory, doorbell, report, parent = map(int, arguments[:4])
-    config = msgspec.json.decode(arguments[4], type=LiveRunConfig)
+    config: LiveRunConfig = pickle.loads(bytes.fromhex(arguments[4]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     reporter = _Reporter(report)
     run = LiveRun(config, reporter.warn)
