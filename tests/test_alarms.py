@@ -260,6 +260,22 @@ def test_a_checkpoint_is_saved_between_two_steps(tmp_path: Path) -> None:
     assert any("checkpoint saved for the alarm" in line["text"] for line in engine.lines("milestone"))
 
 
+def test_what_the_last_step_of_an_epoch_calls_for_is_known_when_the_epoch_ends(tmp_path: Path) -> None:
+    """In data sink mode that is the one moment at which a training can be stopped."""
+    alerts = [{"rule": "threshold", "metric": "loss", "above": 5, "actions": ["stop"]}]
+    engine = Engine(tmp_path, alerts=alerts, interval=3600, metrics=["loss"]).begin()
+    commands = AlarmCommands(engine.recorder, [], None)
+    stops = []
+    for epoch, loss in ((1, 1.0), (2, 9.0)):
+        engine.recorder.resume()
+        engine.step(100 * epoch, outputs=loss, epoch=epoch)
+        stops.append(commands.poll())
+        engine.recorder.pause()
+        stops.append(commands.poll())
+    engine.end()
+    assert stops == [False, False, False, True]
+
+
 def test_an_alarm_that_lasts_does_not_fill_the_disk(tmp_path: Path) -> None:
     alerts = [{"rule": "nonfinite", "actions": ["save_checkpoint"], "cool_down": 0}]
     engine = Engine(tmp_path, alerts=alerts, interval=0, keep_checkpoint_max=2).begin()

@@ -296,6 +296,71 @@ def test_a_metric_that_does_not_return_holds_up_no_step(
     assert last.get("nonfinite_steps", {}) == ({"loss": 2997, "waiting": 2997} if math.isnan(loss) else {})
 
 
+@pytest.mark.parametrize("at_once", [False, True], ids=["sample", "at once"])
+def test_what_only_the_training_thread_may_measure_is_left_to_it(
+    at_once: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(METRICS, "bound", METRICS["loss"])
+    monkeypatch.delitem(METRICS, "bound")
+    threads: list[threading.Thread] = []
+
+    class Observed(Metric):
+        def observe(self, facts: StepFacts) -> float | None:
+            threads.append(threading.current_thread())
+            return 1.0
+
+    class Sampled(Metric):
+        def sample(self, window: Window) -> float | None:
+            threads.append(threading.current_thread())
+            return 1.0
+
+    Observed.at_once = at_once
+    register_metric("bound")(Observed if at_once else Sampled)
+    engine = Engine(tmp_path, interval=0, metrics=["loss", "bound"]).begin()
+    settled = 0
+
+    def settle() -> None:
+        """The training thread comes second."""
+        nonlocal settled
+        settled += 1
+        other = threading.Thread(target=engine.recorder._sampling.gather)
+        other.start()
+        other.join()
+        engine.recorder._sampling.settle()
+
+    engine.recorder.tap._settle = settle
+    for step in (1, 2, 3):
+        engine.step(step)
+    engine.end()
+    assert settled == 3
+    assert threads == 3 * [threading.main_thread()]
+    assert values_of(engine.samples(), "bound") == {1: 1.0, 2: 1.0, 3: 1.0}
+
+
+def test_a_flush_says_whether_all_steps_are_in_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(METRICS, "waiting", METRICS["loss"])
+    monkeypatch.delitem(METRICS, "waiting")
+    entered, gate = threading.Event(), threading.Event()
+
+    @register_metric("waiting")
+    class Waiting(Metric):
+        def observe(self, facts: StepFacts) -> float | None:
+            entered.set()
+            gate.wait()
+            return facts.loss
+
+    engine = Engine(tmp_path, interval=3600, metrics=["waiting"]).begin()
+    assert engine.recorder.flush()
+    engine.step(1)
+    engine.step(2)
+    assert entered.wait(60)
+    assert not engine.recorder.flush(0.01)
+    gate.set()
+    assert engine.recorder.flush()
+    assert [line["step"] for line in engine.samples()] == [1]
+    engine.end()
+
+
 # ------------------------------------------------------------------ B24: throughput
 
 RATES = {

@@ -2,8 +2,9 @@
 
 Layer: monitor.rules, monitor.actions, monitor.metrics.device, monitor.stop < **monitor.alarms**. Imports no mindspore.
 
-Steps are seen by the training thread, samples by the thread that writes, each with rules of its own. What an alarm does
-is done by `monitor.alarm_sink`; what only the training thread can do, a checkpoint and a stop, waits here for it.
+Steps are seen by the thread that settles them, one thread at a time; samples by the thread that writes, with rules of
+their own. What an alarm does is done by `monitor.alarm_sink`; what only the training thread can do, a checkpoint and a
+stop, waits here for it.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ class Alarms:
     # ------------------------------------------------------------------ what is seen
 
     def observe_step(self, facts: StepFacts, given: Mapping[str, float], monotonic: float, wall_time: float) -> None:
-        """Takes one step, on the training thread."""
+        """Takes one step, on the thread that settles it."""
         self._session_steps += facts.steps
         if not self._steps:
             return

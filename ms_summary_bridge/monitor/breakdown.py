@@ -106,11 +106,17 @@ class Breakdown:
         finally:
             self.spend(kind, self.clock() - begin - (self.spent_ever - before))
 
-    def settle(self) -> Iterator[Call]:
-        """Deals with all that was noted; yields each call that has ended and was read."""
+    def settle(self, leaves: Callable[[Any], bool] | None = None) -> Iterator[Call]:
+        """Deals with all that was noted; yields each call that has ended and was read.
+
+        Args:
+            leaves: Is asked of what `begin_step`, or `read`, was given; with True it ends before that.
+        """
         notes = self.notes
         while True:
             try:
+                if leaves is not None and notes[0][0] in ("begin", "read") and leaves(notes[0][2]):
+                    return
                 what, number, content = notes.popleft()
             except IndexError:  # the end
                 return

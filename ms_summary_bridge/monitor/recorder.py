@@ -159,7 +159,7 @@ class Recorder:
         )
         self.tap.learning_rates = learning_rates
         self.alarms.ask = self.tap.ask
-        self._writer = Writer(self._make_sinks, self.faults, gather=sampling.settle, clock=self._clock)
+        self._writer = Writer(self._make_sinks, self.faults, gather=sampling.gather, clock=self._clock)
         self.is_open = True
         where = f"{self.training.device} of {place.host}"
         text = f"global rank {place.rank} of {place.ranks} (from {place.source}), {where}"
@@ -258,6 +258,7 @@ class Recorder:
         now = self._clock()
         self.breakdown.pause(now)
         self.tap.finish_step(now)
+        self._sampling.settle()  # an alarm may ask for the end: in data sink mode the next chance comes an epoch later
 
     def resume(self) -> None:
         """An epoch begins."""
@@ -280,5 +281,5 @@ class Recorder:
         """Waits until all that was recorded is written; returns False if that takes too long."""
         if not self.is_open:
             return True
-        self._sampling.settle(timeout_secs)
-        return self._writer.flush(timeout_secs)
+        is_settled = self._sampling.settle(timeout_secs)
+        return self._writer.flush(timeout_secs) and is_settled

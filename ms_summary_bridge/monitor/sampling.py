@@ -2,15 +2,15 @@
 
 Layer: monitor.breakdown, monitor.step_reader, monitor.alarms < **monitor.sampling**. Imports no mindspore.
 
-`settle` deals with all notes that wait. The writing thread calls it again and again; the training thread does so itself
-where an alarm may be due, at the end of an epoch, and where a metric must not be asked by another thread.
+`settle` deals with all notes that wait. The training thread calls it where an alarm may be due, at the end of an epoch,
+and where a metric must not be asked by another thread; `gather` does the rest, on the writing thread, again and again.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from ms_summary_bridge.monitor.alarms import Alarms
 from ms_summary_bridge.monitor.breakdown import Breakdown, Call
@@ -68,6 +68,8 @@ class Sampling:
         self._wall_clock = wall_clock
         self.warnings = WarnOnValue(config.callback, unsaid=alarms.says_nonfinite())
         self.measurement = Measurement(config.metrics, training, faults, self._check)
+        self._is_at_once = self.measurement.is_at_once(())
+        self._is_bound = self.measurement.is_bound
         self.summary = EndSummary(began=clock())
         self._lock = threading.Lock()
         self._is_stuck = False
@@ -77,8 +79,16 @@ class Sampling:
         self._has_samples = False
         self._shares = (0.0, 0.0)
 
+    def gather(self) -> None:
+        """Deals with what was noted, on the writing thread: what only the training thread may do is left to that."""
+        if not self._is_at_once:
+            self._settle(None, self._is_left if self._is_bound else None)
+
+    def _is_left(self, read: Any) -> bool:
+        return isinstance(read, Reading) and read.is_due
+
     def settle(self, patience_secs: float | None = None) -> bool:
-        """Deals with what was noted. Where another thread is at it, and does not end, it is left to that one.
+        """Deals with all that was noted. Where another thread is at it, and does not end, it is left to that one.
 
         Args:
             patience_secs: How long to wait for the other thread; None for not long, and no more once that was in vain.
@@ -86,6 +96,9 @@ class Sampling:
         Returns:
             Whether nothing waits any more.
         """
+        return self._settle(patience_secs, None)
+
+    def _settle(self, patience_secs: float | None, leaves: Callable[[Any], bool] | None) -> bool:
         if patience_secs is None:
             patience_secs = 0.0 if self._is_stuck else _PATIENCE_SECS
         if not self._lock.acquire(timeout=patience_secs):
@@ -97,7 +110,7 @@ class Sampling:
             return False
         try:
             self._is_stuck = False
-            for call in self._breakdown.settle():
+            for call in self._breakdown.settle(leaves):
                 self._take(call)
         finally:
             self._lock.release()
