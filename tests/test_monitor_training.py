@@ -207,6 +207,13 @@ def test_data_sink_mode(scenarios: Scenarios) -> None:
     assert sum("data sink mode" in line for line in scenarios.log("sink")) == 1
 
 
+def test_run_contexts_of_a_loop_of_ones_own(scenarios: Scenarios) -> None:
+    found = scenarios.returned("other_contexts")
+    counts = [(line["step"], line["interval_steps"]) for line in samples(found["lines"])]
+    assert counts == [(1, 1), (15, 14), (1, 1), (15, 14)]
+    assert found["timed"] == [True, True, False]
+
+
 def test_data_sinks_that_a_cpu_does_without(scenarios: Scenarios) -> None:
     places = [line.split(",")[0] for line in scenarios.log("no_sink_on_a_cpu") if line.startswith("epoch")]
     assert places == [f"epoch {epoch}/2 step: {step}/6" for epoch in (1, 2) for step in range(1, 7)]

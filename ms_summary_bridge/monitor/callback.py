@@ -68,7 +68,7 @@ class MindSporeTransformersMonitor(Callback):
         self._watchdog = WatchdogLink(config, self.faults)
         self._times: CallbackTimes | None = None
         self._depth = 0
-        self._last_step: int | None = None
+        self._is_first = True  # whether the step to come is the first of this training
         self._tap: StepTap | None = None  # while a training is recorded by this process
         self._context: Any = None  # MindSpore's own, which has the same parameters at each call
         self._parameters: dict[str, Any] = {}
@@ -193,13 +193,12 @@ class MindSporeTransformersMonitor(Callback):
         recorder = self._recorder
         if not recorder.is_open:  # driven by hand, without a beginning, and perhaps without an end: nobody watches
             self._begin(parameters, is_watched=False)
-        step, last = parameters.get("cur_step_num"), self._last_step
-        step = self._last_step = (last or 0) + 1 if step is None else int(step)
-        steps = self._first_call(parameters) if last is None else max(1, step - last)
+        is_first, self._is_first = self._is_first, False
+        steps = self._first_call(parameters) if is_first else 0
+        tap, number = recorder.tap, parameters.get("cur_step_num")
+        step = tap.step + 1 if number is None else int(number) + tap.initial_step
         epoch = parameters.number("cur_epoch_num", -1)  # a plain int, whatever a loop of one's own hands over
-        recorder.tap.end_step(
-            step + recorder.tap.initial_step, now, parameters.get("net_outputs"), epoch if epoch >= 0 else None, steps
-        )
+        tap.end_step(step, now, parameters.get("net_outputs"), epoch if epoch >= 0 else None, steps)
         if type(run_context) is RunContext and type(parameters.get("cur_epoch_num")) is int:
             self._context, self._parameters = run_context, run_context.original_args()
 
@@ -252,9 +251,8 @@ class MindSporeTransformersMonitor(Callback):
         if not self._config.enable:
             return
         if self._recorder.is_open:
-            self._recorder.end("the beginning of another training")
-        self._last_step = None
-        self._context, self._parameters = None, {}
+            self._end("the beginning of another training")
+        self._is_first = True
         others = [callback for callback in parameters.callbacks if callback is not self]
         facts = read_facts(parameters, self._config, self.training_options(parameters))
         facts.parameters = lambda: self._trainable(parameters)

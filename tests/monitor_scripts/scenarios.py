@@ -203,6 +203,27 @@ def sink(directory: Path) -> Any:
 
 
 @scenario
+def other_contexts(directory: Path) -> Any:
+    """A loop of one's own that makes a run context for each epoch, and begins again without an end."""
+    monitor = MindSporeTransformersMonitor(section(directory, metrics=["loss"], interval=3600))
+    other = AtStep(lambda step: None)
+    found = []
+    for _ in range(2):
+        monitor.on_train_begin(fake_context(batch_num=5, epoch_num=3, list_callback=[monitor, other]))
+        found.append("on_train_step_end" in vars(other))
+        for step in range(1, 16):
+            if step % 5 == 1:
+                context = fake_context(batch_num=5, epoch_num=3)
+            parameters = context.original_args()
+            parameters.update(cur_epoch_num=(step + 4) // 5, cur_step_num=step, net_outputs=Tensor(1.0 / step))
+            monitor.on_train_step_begin(context)
+            monitor.on_train_step_end(context)
+    monitor.close()
+    found.append("on_train_step_end" in vars(other))
+    return {"lines": lines(directory), "timed": found}
+
+
+@scenario
 def no_sink_on_a_cpu(directory: Path) -> Any:
     """Data sinks of three steps are asked for, and MindSpore does without on a CPU."""
     monitor = MindSporeTransformersMonitor(section(directory, metrics=["loss"]))
