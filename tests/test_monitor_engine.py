@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -335,6 +336,33 @@ def test_what_only_the_training_thread_may_measure_is_left_to_it(
     assert settled == 3
     assert threads == 3 * [threading.main_thread()]
     assert values_of(engine.samples(), "bound") == {1: 1.0, 2: 1.0, 3: 1.0}
+
+
+def test_a_signal_that_ends_the_training_while_steps_are_looked_at(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(METRICS, "signalled", METRICS["loss"])
+    monkeypatch.delitem(METRICS, "signalled")
+    monkeypatch.setattr(sampling, "_END_SECS", 0.01)
+
+    @register_metric("signalled")
+    class Signalled(Metric):
+        at_once = True
+
+        def observe(self, facts: StepFacts) -> float | None:
+            if facts.step == 3:
+                signal.raise_signal(signal.SIGUSR1)
+            return None
+
+    engine = Engine(tmp_path, interval=3600, metrics=["loss", "signalled"]).begin()
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: engine.recorder.end("a signal"))
+    try:
+        for step in range(1, 5):
+            engine.step(step)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert [(line["step"], line["interval_steps"]) for line in engine.samples()] == [(1, 1), (3, 2)]
+    assert not [record.getMessage() for record in caplog.records if record.levelno > logging.INFO]
 
 
 def test_a_flush_says_whether_all_steps_are_in_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

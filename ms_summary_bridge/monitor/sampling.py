@@ -71,7 +71,7 @@ class Sampling:
         self._is_at_once = self.measurement.is_at_once(())
         self._is_bound = self.measurement.is_bound
         self.summary = EndSummary(began=clock())
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may end the training from within
         self._is_stuck = False
         self._window: Window | None = None
         self._last: Call | None = None  # the last step dealt with
@@ -129,9 +129,9 @@ class Sampling:
         self.measurement.observe(facts, given)
         self._alarms.observe_step(facts, given, call.monotonic, self._wall_time(call.monotonic))
         if reading is not None and reading.is_due:
-            self._window.learning_rates = lambda: reading.learning_rates
-            self._take_sample(self._window, call.monotonic)
-            self._window = None
+            window, self._window = self._window, None
+            window.learning_rates = lambda: reading.learning_rates
+            self._take_sample(window, call.monotonic)
 
     def _wall_time(self, monotonic: float) -> float:
         """Returns the time of day of a moment that is not long ago."""
