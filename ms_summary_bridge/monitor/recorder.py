@@ -279,7 +279,7 @@ class Recorder:
 
     def flush(self, timeout_secs: float = 30.0) -> bool:
         """Waits until all that was recorded is written; returns False if that takes too long."""
-        if not self.is_open:
+        if not self.is_open or self.faults.is_forked:  # the threads, and the locks that they held, stayed behind
             return True
         is_settled = self._sampling.settle(timeout_secs)
         return self._writer.flush(timeout_secs) and is_settled
