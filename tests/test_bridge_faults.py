@@ -149,7 +149,7 @@ def writer_processes(directory: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter(["cmdline", "status"]):
         words = process.info["cmdline"] or []
-        if process.info["status"] != psutil.STATUS_ZOMBIE and any(str(directory) in word for word in words[-1:]):
+        if process.info["status"] != psutil.STATUS_ZOMBIE and any(str(directory) in word for word in words):
             found.append(process)
     return [process for process in found if "ms_summary_bridge.callback.worker" in " ".join(process.cmdline())]
 

@@ -21,7 +21,7 @@ import pytest
 
 from ms_summary_bridge.callback import link as link_module
 from ms_summary_bridge.callback.link import WriterLink
-from ms_summary_bridge.callback.live_run import LiveRunConfig
+from ms_summary_bridge.callback.run_config import LiveRunConfig
 from ms_summary_bridge.verify import verify_logdirs
 from tests.conftest import ROOT
 from tests.test_live_run import START, assert_equal, files, read, steps
@@ -422,11 +422,25 @@ def test_the_writer_reads_names_and_finds_packages_as_the_training_does(
     assert len(os.listdir(run)) == 2
 
 
+@pytest.mark.parametrize("closed", [(0,), (0, 2), (0, 1, 2)])
+def test_a_training_without_standard_streams_is_recorded(tmp_path: Path, closed: tuple[int, ...]) -> None:
+    """Some launchers close them; what a library prints to them must not go into what we have opened since."""
+    noise = "import os\nfor number in (1, 2):\n    try: os.write(number, b'x' * 50)\n    except OSError: pass\n"
+    trainer = _LONE_TRAINER.replace("link.close(60)", f"{noise}link.close(60)").replace(
+        "print(link.result, link._starts)", ""
+    )
+    code = f"import os\nfor number in {closed}: os.close(number)\n{trainer}"
+    run = tmp_path / "run"
+    ran = subprocess.run([sys.executable, "-c", code, run], cwd=ROOT, capture_output=True, timeout=120)
+    assert ran.returncode == 0
+    assert steps(files(run, "_MS")) == [1]
+
+
 _LONE_TRAINER = """
 import sys
 import numpy as np
 from ms_summary_bridge.callback.link import WriterLink
-from ms_summary_bridge.callback.live_run import LiveRunConfig
+from ms_summary_bridge.callback.run_config import LiveRunConfig
 config = LiveRunConfig(sys.argv[1], sys.argv[1], 1_700_000_000, 1.7e9, 0, "host", 1)
 link = WriterLink(config, queue_bytes=1 << 20)
 link.put_values(1, 1.7e9, {"scalar": [{"tag": "loss", "value": np.asarray(1.0)}]})

@@ -12,7 +12,6 @@ import contextlib
 import json
 import logging
 import os
-import pickle
 import select
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 from ms_summary_bridge.callback.pack import pack_scalar
-from ms_summary_bridge.callback.ring import RingProducer
+from ms_summary_bridge.callback.ring import RingProducer, open_pipe
 from ms_summary_bridge.callback.run_config import LiveRunConfig
 from ms_summary_bridge.errors import InvalidValueError
 
@@ -126,14 +125,13 @@ class WriterLink:
         try:
             if self._ring is None:
                 self._ring = RingProducer(self._queue_bytes)
-            reports, theirs = os.pipe()
+            reports, theirs = open_pipe()
             memory, doorbell = self._ring.memory_fd, self._ring.doorbell_fd
             # Without the working directory, which -c puts first, and the training's search path behind the standard
             # library: a json.py in the one and a types.py in the other, put there late, are not the training's own.
-            code = "import sys; del sys.path[:sys.path[0] == '']; sys.path += sys.argv[6:]; "
-            code += "from ms_summary_bridge.callback.worker_start import start; start(sys.argv[1:6])"
-            arguments = [str(memory), str(doorbell), str(theirs), str(self._pid)]
-            arguments.append(pickle.dumps(self._config).hex())  # not JSON: a path may hold any byte
+            code = "import sys; del sys.path[:sys.path[0] == '']; sys.path += sys.argv[8:]; "
+            code += "from ms_summary_bridge.callback.worker_start import start; start(sys.argv[1:8])"
+            arguments = [str(memory), str(doorbell), str(theirs), str(self._pid), *self._config.to_arguments()]
             flags = ["-S", f"-Xutf8={sys.flags.utf8_mode}"]  # -S: see `worker_start`; utf8: names mean the same to both
             if sys.flags.ignore_environment:  # PYTHONHOME of another Python
                 flags.append("-E")

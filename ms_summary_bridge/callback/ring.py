@@ -23,7 +23,7 @@ import struct
 from collections import deque
 from typing import Any, Final
 
-__all__ = ["RingConsumer", "RingProducer"]
+__all__ = ["RingConsumer", "RingProducer", "open_pipe"]
 
 _DOORBELL: Final = struct.Struct("<QQ")  # offset and length of a message
 _COUNT: Final = struct.Struct("<Q")  # messages taken so far, at the start of the memory
@@ -38,8 +38,27 @@ def _aligned(size: int) -> int:
     return (size + _ALIGN - 1) // _ALIGN * _ALIGN
 
 
-def _open_doorbell() -> tuple[int, int]:
+def _off_standard_streams(descriptor: int) -> int:
+    """Returns another number for a descriptor that got 0, 1 or 2, as in a process that was started without them.
+
+    What others print would go into it, and in a child process those three are other files.
+    """
+    if descriptor > 2:
+        return descriptor
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(descriptor)
+
+
+def open_pipe() -> tuple[int, int]:
+    """Returns the reading and the writing end of a pipe; neither is a standard stream."""
     reading, writing = os.pipe()
+    return _off_standard_streams(reading), _off_standard_streams(writing)
+
+
+def _open_doorbell() -> tuple[int, int]:
+    reading, writing = open_pipe()
     os.set_blocking(writing, False)
     with contextlib.suppress(OSError):  # an unprivileged user may have used up the allowance: a shorter pipe does
         fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
@@ -59,7 +78,7 @@ class RingProducer:
 
     def __init__(self, size: int) -> None:
         self._size = _aligned(size)
-        self.memory_fd = os.memfd_create("ms_summary_bridge")
+        self.memory_fd = _off_standard_streams(os.memfd_create("ms_summary_bridge"))
         os.ftruncate(self.memory_fd, _HEAD_BYTES + self._size)
         self._memory = mmap.mmap(self.memory_fd, _HEAD_BYTES + self._size)
         self.doorbell_fd, self._bell = _open_doorbell()

@@ -25,3 +25,15 @@ class LiveRunConfig(msgspec.Struct):
     pid: int
     max_file_size: int | None = None
     flush_secs: float = 5.0
+
+    def to_arguments(self) -> list[str]:
+        """Returns it as arguments of a command. Paths stand by themselves: they may hold bytes that are no text."""
+        rest = msgspec.structs.replace(self, summary_dir="", tensorboard_dir="")
+        return [msgspec.json.encode(rest).decode(), self.summary_dir, self.tensorboard_dir]
+
+    @classmethod
+    def of_arguments(cls, arguments: list[str]) -> LiveRunConfig:
+        """Returns what `to_arguments` was called on."""
+        rest, summary_dir, tensorboard_dir = arguments
+        config = msgspec.json.decode(rest, type=cls)
+        return msgspec.structs.replace(config, summary_dir=summary_dir, tensorboard_dir=tensorboard_dir)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import signal
 import sys
 import time
@@ -20,8 +19,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ms_summary_bridge.callback.live_run import LiveRun, LiveRunConfig
+from ms_summary_bridge.callback.live_run import LiveRun
 from ms_summary_bridge.callback.ring import RingConsumer
+from ms_summary_bridge.callback.run_config import LiveRunConfig
 
 __all__ = ["Worker", "main"]
 
@@ -139,12 +139,9 @@ class Worker:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the writer process: `worker MEMORY_FD DOORBELL_FD REPORT_FD PARENT_PID CONFIG`.
-
-    The last is a pickled `LiveRunConfig`, as hexadecimal digits.
-    """
+    """Runs the writer process: `worker MEMORY_FD DOORBELL_FD REPORT_FD PARENT_PID CONFIG...`."""
     memory, doorbell, report, parent = map(int, arguments[:4])
-    config: LiveRunConfig = pickle.loads(bytes.fromhex(arguments[4]))
+    config = LiveRunConfig.of_arguments(arguments[4:])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     reporter = _Reporter(report)
     run = LiveRun(config, reporter.warn)
