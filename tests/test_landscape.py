@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from PIL import Image as Pillow
 
 from ms_summary_bridge.archive import make_decoder
-from ms_summary_bridge.callback.live_run import LiveRun, LiveRunConfig
+from ms_summary_bridge.callback.live_run import LiveRun
+from ms_summary_bridge.callback.run_config import LiveRunConfig
 from ms_summary_bridge.convert import convert_logdir
 from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.event_file import EventFileReader

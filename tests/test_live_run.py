@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from ms_summary_bridge.archive import LINEAGE, make_decoder
-from ms_summary_bridge.callback.live_run import LiveRun, LiveRunConfig
+from ms_summary_bridge.callback.live_run import LiveRun
+from ms_summary_bridge.callback.run_config import LiveRunConfig
 from ms_summary_bridge.convert import convert_logdir
 from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Event, SessionLog, Summary

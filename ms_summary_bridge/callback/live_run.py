@@ -29,7 +29,7 @@ from ms_summary_bridge.values import Opaque, Scalar, Value
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["WRITER_LIVE", "LiveRun", "LiveRunConfig"]
+__all__ = ["WRITER_LIVE", "LiveRun"]
 
 WRITER_LIVE: Final = "ms_summary_bridge/live"
 
