@@ -457,11 +457,15 @@ def test_the_callback_draws_what_convert_draws(tmp_path: Path) -> None:
         host="host",
         pid=1,
     )
-    live = LiveRun(config, lambda kind, text: pytest.fail(text))
+    said: list[str] = []
+    live = LiveRun(config, lambda kind, text: said.append(text))
     live.write_values(2, START + 2.0, {"landscape": [{"tag": WITH_PATH, "value": data}]})
+    assert said == []
     live.write_values(3, START + 3.0, {"landscape": [{"tag": "broken", "value": b"\x0a\x05"}]})
     live.write_values(4, START + 4.0, {"scalar": [{"tag": "loss", "value": np.float32(1)}]})
     live.close()
+    (what,) = said
+    assert what.startswith("landscape 'broken' is not in TensorBoard's file: the landscape cannot be read: ")
     assert landscapes(tmp_path / "run")[WITH_PATH] == value
     convert_logdir(directory, str(tmp_path / "tb"), to="tensorboard")
     shown = drawn(tmp_path / "run")
