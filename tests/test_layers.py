@@ -63,6 +63,7 @@ FOREIGN: dict[str, set[str]] = {
         "monitor.best_checkpoint",
         "monitor.callback",
         "monitor.distributed",
+        "monitor.neighbours",
         "monitor.metrics",
         "monitor.trial_training",
     },

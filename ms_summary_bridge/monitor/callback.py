@@ -1,6 +1,6 @@
 """MindSporeTransformersMonitor: the monitor as a callback of MindSpore's `Model`.
 
-Layer: monitor.recorder, monitor.training_parameters, monitor.watchdog_link < **monitor.callback**. Imports mindspore.
+Layer: monitor.recorder, monitor.neighbours, monitor.watchdog_link < **monitor.callback**. Imports mindspore.
 
 Nothing of ours may stop or slow a training: every call from MindSpore is guarded, and says once what went wrong.
 """
@@ -16,7 +16,7 @@ from time import monotonic
 from typing import Any, Final
 
 import mindspore
-from mindspore.train.callback import Callback, LossMonitor, RunContext
+from mindspore.train.callback import Callback, RunContext
 
 from ms_summary_bridge.callback.measures import find_optimizer, rate_reader
 from ms_summary_bridge.errors import ConfigError
@@ -26,6 +26,7 @@ from ms_summary_bridge.monitor.config import MonitorConfig
 from ms_summary_bridge.monitor.config_file import load_config
 from ms_summary_bridge.monitor.distributed import find_place
 from ms_summary_bridge.monitor.faults import Faults, guarded
+from ms_summary_bridge.monitor.neighbours import find_link, meet_loss_monitors, save_checkpoint, trainable_parameters
 from ms_summary_bridge.monitor.recorder import Recorder
 from ms_summary_bridge.monitor.step_tap import StepTap
 from ms_summary_bridge.monitor.training_parameters import TrainingParameters, complete_facts, read_facts
@@ -255,9 +256,9 @@ class MindSporeTransformersMonitor(Callback):
         self._is_first = True
         others = [callback for callback in parameters.callbacks if callback is not self]
         facts = read_facts(parameters, self._config, self.training_options(parameters))
-        facts.parameters = lambda: self._trainable(parameters)
+        facts.parameters = lambda: trainable_parameters(parameters)
         facts.pipeline_stages = int(mindspore.get_auto_parallel_context("pipeline_stages"))
-        link, directory = _link_of_bridge(others)
+        link, directory = find_link(others)
         if is_watched:
             self._watchdog.begin(find_place(), facts.initial_step)
         self._recorder.begin(
@@ -271,8 +272,8 @@ class MindSporeTransformersMonitor(Callback):
         self._tap = self._recorder.tap
         self._times = CallbackTimes(self._recorder.breakdown, self._watchdog.heartbeat)
         self._times.begin(others)
-        self._commands = AlarmCommands(self._recorder, others, lambda path: _save(parameters, path))
-        self._meet_loss_monitors(others)
+        self._commands = AlarmCommands(self._recorder, others, lambda path: save_checkpoint(parameters, path))
+        meet_loss_monitors(others, self._config, self.faults)
 
     @guarded
     def _end(self, reason: str) -> None:
@@ -293,22 +294,6 @@ class MindSporeTransformersMonitor(Callback):
         self.faults.warn("optimizer", "no optimizer is found: the learning rate is not recorded")
         return {}
 
-    def _trainable(self, parameters: TrainingParameters) -> list[Any]:
-        network = parameters.get("network") or parameters.get("train_network")
-        return list(network.trainable_params()) if hasattr(network, "trainable_params") else []
-
-    def _meet_loss_monitors(self, others: list[Any]) -> None:
-        for other in others:
-            if not isinstance(other, LossMonitor):
-                continue
-            if self._config.quiet_loss_monitor:
-                other._per_print_times = 0  # it goes on checking the loss, and says nothing more
-            else:
-                self.faults.warn(
-                    "loss monitor",
-                    "LossMonitor prints the loss as well; `quiet_loss_monitor: true` in monitor_config silences it",
-                )
-
 
 _ALL: Final[weakref.WeakSet[MindSporeTransformersMonitor]] = weakref.WeakSet()
 
@@ -320,23 +305,6 @@ def _let_go() -> None:
 
 
 os.register_at_fork(after_in_child=_let_go)
-
-
-def _save(parameters: TrainingParameters, path: str) -> None:
-    network = parameters.get("train_network") or parameters.get("network")
-    mindspore.save_checkpoint(network, path)
-
-
-def _link_of_bridge(callbacks: list[Any]) -> tuple[Any, str]:
-    """Returns the link and the directory of a SummaryBridge among the callbacks; (None, "") without one."""
-    from ms_summary_bridge.callback.bridge import SummaryBridge
-
-    for callback in callbacks:
-        if isinstance(callback, SummaryBridge):
-            link = callback._link()
-            if link is not None:
-                return link, callback._open_session().config.tensorboard_dir
-    return None, ""
 
 
 def _end_at_exit(reference: weakref.ref[MindSporeTransformersMonitor]) -> None:
