@@ -449,14 +449,19 @@ def test_a_cache_that_is_damaged_is_made_anew(tmp_path: Path, monkeypatch: pytes
     said: list[str] = []
     base = SummaryBase(str(tmp_path / "logs"), said.append)
     put(Path(base.path) / STATE_NAME, b"no state")
+    follow_until_shown(base, tmp_path, said)
+    assert [line for line in said if "trying again" in line], said
+    assert ours.read_bytes() == build_file("mindspore", range(1, 3))
+
+
+def follow_until_shown(base: SummaryBase, tmp_path: Path, said: list[str]) -> None:
+    """Runs a base until a run of each format is in it."""
     try:
         base.start()
         wait_for(lambda: converted(tmp_path, "tf"), lambda: str(said))
         wait_for(lambda: (Path(base.path) / "ms" / f"mirror.{mindspore_name()}").exists(), lambda: str(said))
     finally:
         base.stop()
-    assert [line for line in said if "trying again" in line], said
-    assert ours.read_bytes() == build_file("mindspore", range(1, 3))
 
 
 def test_a_fault_of_ours_is_said_once_and_the_work_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -481,12 +486,7 @@ def test_a_fault_of_ours_is_said_once_and_the_work_goes_on(tmp_path: Path, monke
         monkeypatch.setattr(summary_base, name, fail_three_times(name))
     said: list[str] = []
     base = SummaryBase(str(tmp_path / "logs"), said.append)
-    try:
-        base.start()
-        wait_for(lambda: converted(tmp_path, "tf"), lambda: str(said))
-        wait_for(lambda: (Path(base.path) / "ms" / f"mirror.{mindspore_name()}").exists(), lambda: str(said))
-    finally:
-        base.stop()
+    follow_until_shown(base, tmp_path, said)
     assert sorted(line for line in said if "trying again" in line) == [
         "ZeroDivisionError: of follow_logdir; trying again every 0 s",
         "ZeroDivisionError: of take_scan; trying again every 0 s",
