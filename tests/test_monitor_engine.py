@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ms_summary_bridge.errors import UsageError
-from ms_summary_bridge.monitor import Metric, Monitor, load_config, register_metric, sampling
+from ms_summary_bridge.monitor import Metric, Monitor, load_config, recorder, register_metric, sampling
 from ms_summary_bridge.monitor.breakdown import describe
 from ms_summary_bridge.monitor.distributed import Place, find_place
 from ms_summary_bridge.monitor.facts import StepFacts, Window
@@ -295,6 +295,53 @@ def test_a_metric_that_does_not_return_holds_up_no_step(
     first, last = engine.samples()
     assert (first["step"], last["step"], last["interval_steps"]) == (1, 2999, 2998)
     assert last.get("nonfinite_steps", {}) == ({"loss": 2997, "waiting": 2997} if math.isnan(loss) else {})
+
+
+@pytest.mark.parametrize("at_end", [False, True], ids=["too many", "at the end"])
+def test_steps_that_a_metric_holds_up_for_ever_are_counted(
+    at_end: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(METRICS, "waiting", METRICS["loss"])
+    monkeypatch.delitem(METRICS, "waiting")
+    monkeypatch.setattr(sampling, "_PATIENCE_SECS", 0.01)
+    monkeypatch.setattr(sampling, "_END_SECS", 0.01)
+    monkeypatch.setattr(recorder, "_CLOSE_SECS", 0.01)
+    monkeypatch.setattr(sampling, "_LIMIT", 10**9 if at_end else 100)
+    entered, gate = threading.Event(), threading.Event()
+
+    @register_metric("waiting")
+    class Waiting(Metric):
+        def observe(self, facts: StepFacts) -> float | None:
+            entered.set()
+            gate.wait()
+            return None
+
+    engine = Engine(tmp_path, interval=3600, metrics=["loss", "waiting"]).begin()
+    engine.step(1)
+    engine.step(2)
+    assert entered.wait(60)
+    for step in range(3, 1000):
+        engine.step(step)
+    assert (engine.recorder._sampling.dropped > 0) != at_end
+    if not at_end:
+        gate.set()
+        wait_until(engine.recorder.flush)
+        lost = engine.recorder._sampling.dropped
+        for step in (1000, 1001):
+            engine.step(step, 5.0)
+        monkeypatch.setattr(sampling, "_END_SECS", 30)
+    engine.recorder.end()
+    gate.set()
+    engine.recorder._writer.close(60)
+    said = [record.getMessage() for record in caplog.records if "steps are left out" in record.getMessage()]
+    assert sum(int(text.split(": ")[2].split()[0]) for text in said) == engine.recorder._sampling.dropped
+    (end,) = engine.lines("end")
+    assert end["dropped"] == engine.recorder._sampling.dropped
+    if at_end:
+        assert end["dropped"] == 998
+    else:
+        assert sum(line["interval_steps"] for line in engine.samples()) == 1001 - lost
+        assert engine.recorder.breakdown.secs["other"] > 0, "what was left out is no step that was long"
 
 
 @pytest.mark.parametrize("at_once", [False, True], ids=["sample", "at once"])

@@ -278,6 +278,12 @@ def test_the_loss_monitor_is_hinted_at_or_silenced(scenarios: Scenarios) -> None
     assert sum("quiet_loss_monitor: true" in line for line in scenarios.log("loss_monitors")) == 1
 
 
+def test_a_forked_child_does_nothing(scenarios: Scenarios) -> None:
+    answer = scenarios.returned("forked")
+    assert answer["codes"] == [10, 10, 10], "nothing was polled there"
+    assert [line["step"] for line in samples(answer["lines"])] == [1, 2, 3]
+
+
 def test_a_fault_of_ours_is_one_warning_and_one_of_the_users_ends_the_training(scenarios: Scenarios) -> None:
     answer = scenarios.returned("faults")
     assert answer["steps"] == [1, 2, 3, 4]

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["KINDS", "Breakdown", "Call", "describe"]
+__all__ = ["KINDS", "Breakdown", "Call", "EndedStep", "describe"]
 
 KINDS: Final = {
     "data": "waiting for data",
@@ -32,18 +32,22 @@ KINDS: Final = {
 _NOT_TRAINING: Final = ("checkpoint", "evaluation")
 
 
+EndedStep = tuple[int, int, "int | None", "int | None", "int | None"]
+
+
 class Call(msgspec.Struct):
     """A call of the training network that was timed.
 
     Attributes:
-        ended: What `end_step` was given.
-        read: What `begin_step`, or `read`, was given after it.
+        ended: What is known of it: its last step over all epochs and sessions, how many steps it stands for, its epoch
+            from 1, and samples and tokens over all cards where they differ from the training's own.
+        read: What was read of it: the loss alone, a `step_reader.Reading`, or None.
         monotonic: When it ended.
         secs: Seconds of it; None where they cannot be known.
         data_secs: Seconds of these in which it waited for data; None as well.
     """
 
-    ended: Any
+    ended: EndedStep
     monotonic: float
     secs: float | None = None
     data_secs: float | None = None
@@ -58,8 +62,8 @@ class Breakdown:
 
     Args:
         clock: Monotonic seconds.
-        tells_beginnings: Whether `begin_step` is called. Without it what lies between two ends is computing, but for
-            what `spend` says of it.
+        tells_beginnings: Whether the beginnings of steps are noted. Without it what lies between two ends is computing,
+            but for what `spend` says of it.
     """
 
     def __init__(self, clock: Callable[[], float], *, tells_beginnings: bool = True) -> None:
@@ -82,6 +86,15 @@ class Breakdown:
         self._data: float | None = None  # of the step that runs
         self._is_compiled = False
         self._call: Call | None = None  # the one that ended last, not read yet
+
+    def clear(self) -> int:
+        """Forgets what waits; returns how many steps were among it."""
+        steps = 0
+        with contextlib.suppress(IndexError):  # the end
+            while True:
+                what, _, content = self.notes.popleft()
+                steps += content[1] if what == "end" else 0
+        return steps
 
     def pause(self, now: float) -> None:
         """What follows belongs to no step, until `resume` or the next step begins."""

@@ -301,7 +301,7 @@ _ALL: Final[weakref.WeakSet[MindSporeTransformersMonitor]] = weakref.WeakSet()
 def _let_go() -> None:
     """A forked child, such as a data worker, records nothing."""
     for monitor in _ALL:
-        monitor._tap = None
+        monitor._tap = monitor._commands = None
 
 
 os.register_at_fork(after_in_child=_let_go)

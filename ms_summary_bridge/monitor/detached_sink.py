@@ -49,4 +49,4 @@ class DetachedSink:
         self._writer.close(_CLOSE_SECS)
         if dropped := self._writer.dropped:
             message = f"{self._name} lacks {dropped} values or notes that came faster than they were taken"
-            self._faults.warn(f"{self._name} dropped in all", message)
+            self._faults.warn(message, message)  # of each training

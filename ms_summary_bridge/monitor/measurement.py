@@ -90,7 +90,7 @@ class Measurement:
         """Whether every step must be observed before the next one runs.
 
         Args:
-            limits: Metrics with limits; that of the loss is looked at by the recorder itself.
+            limits: Metrics with limits; that of the loss is looked at by `StepTap`.
         """
         return any(
             slot.metric.at_once or (slot.observes and not slot.samples and slot.name != "loss" and slot.name in limits)

@@ -100,7 +100,7 @@ class Recorder:
             learning_rates: Reads those of the last step.
             link: Of a SummaryBridge beside the monitor.
             link_directory: Where that one writes.
-            tells_beginnings: Whether `begin_step` will be called.
+            tells_beginnings: Whether `StepTap.begin_step` will be called.
             tell_directory: Is called by the writing thread with the directory of this rank.
             heartbeat: Is told of every step.
         """
@@ -236,7 +236,7 @@ class Recorder:
             now=self._clock(),
             warnings=self._sampling.warnings.counts,
             alarms=self.alarms.counts,
-            dropped=self._writer.dropped,
+            dropped=self._writer.dropped + self._sampling.dropped,
             breakdown=self.breakdown.secs,
             rank=self.training.rank,
             run_directory=directory,
@@ -278,8 +278,12 @@ class Recorder:
         self._writer.put(Note(kind=kind, step=self.step, wall_time=moment, text=text, fields=fields or {}, level=level))
 
     def flush(self, timeout_secs: float = 30.0) -> bool:
-        """Waits until all that was recorded is written; returns False if that takes too long."""
+        """Waits until all that was recorded is in the files; returns False if that takes too long.
+
+        Nobody waits for Weights & Biases.
+        """
         if not self.is_open or self.faults.is_forked:  # the threads, and the locks that they held, stayed behind
             return True
+        deadline = time.monotonic() + timeout_secs
         is_settled = self._sampling.settle(timeout_secs)
-        return self._writer.flush(timeout_secs) and is_settled
+        return self._writer.flush(max(0.0, deadline - time.monotonic())) and is_settled

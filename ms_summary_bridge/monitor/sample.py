@@ -1,4 +1,4 @@
-"""What goes from the training thread to the thread that writes: samples, and notes of what happened.
+"""What goes to the thread that writes: samples, and notes of what happened.
 
 Layer: monitor.facts < **monitor.sample**.
 """

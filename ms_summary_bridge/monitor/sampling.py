@@ -27,7 +27,7 @@ __all__ = ["Sampling"]
 
 _PATIENCE_SECS: Final = 1.0
 _END_SECS: Final = 30.0
-_MOST_NOTES: Final = 100_000
+_LIMIT: Final = 100_000  # notes that wait
 
 
 class Sampling:
@@ -73,6 +73,8 @@ class Sampling:
         self.summary = EndSummary(began=clock())
         self._lock = threading.RLock()  # a signal's handler may end the training from within
         self._is_stuck = False
+        self.dropped = 0
+        """Steps that nothing was made of."""
         self._window: Window | None = None
         self._last: Call | None = None  # the last step dealt with
         self._steps = 0  # of this session
@@ -81,8 +83,8 @@ class Sampling:
 
     def gather(self) -> None:
         """Deals with what was noted, on the writing thread: what only the training thread may do is left to that."""
-        if not self._is_at_once:
-            self._settle(None, self._is_left if self._is_bound else None)
+        if not self._is_at_once and self._lock.acquire(blocking=False):  # else the training thread is at it
+            self._take_all(self._is_left if self._is_bound else None)
 
     def _is_left(self, read: Any) -> bool:
         return isinstance(read, Reading) and read.is_due
@@ -96,25 +98,34 @@ class Sampling:
         Returns:
             Whether nothing waits any more.
         """
-        return self._settle(patience_secs, None)
-
-    def _settle(self, patience_secs: float | None, leaves: Callable[[Any], bool] | None) -> bool:
+        is_hurried = patience_secs is None
         if patience_secs is None:
             patience_secs = 0.0 if self._is_stuck else _PATIENCE_SECS
         if not self._lock.acquire(timeout=patience_secs):
-            self._is_stuck = True
-            self._faults.warn("stuck", "a metric or a rule does not return: steps are looked at when it does")
-            if len(self._breakdown.notes) > _MOST_NOTES:
-                self._breakdown.notes.clear()
-                self._faults.warn("cleared", "a metric or a rule does not return: some steps are left out")
+            if is_hurried:
+                self._is_stuck = True
+                self._faults.warn("stuck", "a metric or a rule does not return: steps are looked at when it does")
+                if len(self._breakdown.notes) > _LIMIT:
+                    self._leave_out()
             return False
+        self._is_stuck = False
+        self._take_all(None)
+        return True
+
+    def _take_all(self, leaves: Callable[[Any], bool] | None) -> None:
+        """Deals with what was noted, and gives the lock back."""
         try:
-            self._is_stuck = False
             for call in self._breakdown.settle(leaves):
                 self._take(call)
         finally:
             self._lock.release()
-        return True
+
+    def _leave_out(self) -> None:
+        """Forgets all that waits, and counts its steps."""
+        steps = self._breakdown.clear()
+        self.dropped += steps
+        self._breakdown.pause(self._clock())  # what lies between is no step that was long
+        self._faults.warn(f"left out {self.dropped}", f"a metric or a rule does not return: {steps} steps are left out")
 
     def _take(self, call: Call) -> None:
         facts = self._reader.facts(call, is_first=self._steps == 0)
@@ -184,6 +195,7 @@ class Sampling:
             learning_rates: Reads those of the last step.
         """
         if not self.settle(_END_SECS):
+            self._leave_out()
             return  # the thread that does not return is inside all of this
         window = self._window
         if window is not None and self._last is not None:

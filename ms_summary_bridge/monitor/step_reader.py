@@ -16,13 +16,9 @@ from ms_summary_bridge.monitor.facts import StepFacts, TrainingFacts, Window
 from ms_summary_bridge.monitor.faults import Faults
 from ms_summary_bridge.monitor.measurement import OWN_NAMES
 
-__all__ = ["EndedStep", "Reading", "StepReader", "secs_left", "step_in_epoch"]
+__all__ = ["Reading", "StepReader", "secs_left", "step_in_epoch"]
 
 _FIELDS: Final = {"lr": "learning_rate"}  # for what Reading has another name
-
-EndedStep = tuple[int, int, "int | None", "int | None", "int | None"]
-"""A step that has ended: its number over all epochs and sessions, how many steps it stands for, its epoch from 1, and
-samples and tokens over all cards where they differ from the training's own."""
 
 
 class Reading(msgspec.Struct):

@@ -44,7 +44,7 @@ _OLD_SECS: Final = 30.0  # a proposal from so long before the beginning is of an
 
 
 class StopAgreement:
-    """One rank's part. `poll` is called after each step, by the training thread.
+    """One rank's part. `poll` is called by the training thread: after each step, or of one rank once it wants to stop.
 
     Args:
         rank: Global rank.

@@ -1,4 +1,4 @@
-"""The thread that writes: takes samples and notes from the training thread, which never waits for it.
+"""The thread that writes: takes samples and notes from any thread, and none ever waits for it.
 
 Layer: errors, monitor.sample, monitor.faults < **monitor.writer**.
 """
@@ -129,7 +129,7 @@ class Writer:
             count = self._taken - self._written
             self._warn("close", f"up to {count} values or notes are not written and may be missing: {self._at}")
         for name, count in self._lacks.copy().items():
-            self._warn(f"{name} lacks", f"{name} lacks {count} values or notes")
+            self._warn(f"{name} lacks {count}", f"{name} lacks {count} values or notes")
         return is_done
 
     def _warn(self, kind: str, message: str) -> None:
@@ -163,6 +163,7 @@ class Writer:
             self._call(sink, "close")
 
     def _call_gather(self, gather: Callable[[], object]) -> None:
+        self._at = "a metric or a rule has not returned"
         try:
             gather()
         except Exception as error:
@@ -199,6 +200,7 @@ class Writer:
     def _complete(self, sample: Sample) -> None:
         """Adds the values that this thread samples."""
         for name, measure in sample.pending:
+            self._at = f"the metric {name} has not returned"
             try:
                 value = measure()
             except Exception as error:

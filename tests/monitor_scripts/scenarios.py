@@ -22,7 +22,7 @@ import mindspore
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore.train import MAE, Callback, LossMonitor, ModelCheckpoint, TimeMonitor
-from mindspore.train.callback import CheckpointConfig
+from mindspore.train.callback import CheckpointConfig, RunContext
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "bridge_scripts"))
 from scenario_run import run_all
@@ -290,6 +290,29 @@ def loss_monitors(directory: Path) -> Any:
         callbacks = [monitor, LossMonitor(), TimeMonitor()]
         said[str(quiet)] = printed(lambda callbacks=callbacks: train(vector_model(), 3, *callbacks))
     return said
+
+
+@scenario
+def forked(directory: Path) -> Any:
+    """A copy of the training process, such as a data worker, in which the hooks are called all the same."""
+    monitor = MindSporeTransformersMonitor(section(directory))
+    polled: list[int] = []
+    codes: list[int] = []
+
+    def fork(step: int) -> None:
+        assert monitor._commands is not None
+        monitor._commands.poll = lambda: bool(polled.append(step))  # type: ignore[method-assign]
+        child = os.fork()
+        if not child:
+            polled.clear()
+            context = RunContext({"cur_step_num": step, "cur_epoch_num": 1, "net_outputs": 0.5})
+            monitor.on_train_step_begin(context)
+            monitor.on_train_step_end(context)
+            os._exit(10 + len(polled))
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    train(vector_model(), 3, AtStep(fork), monitor)
+    return {"codes": codes, "lines": lines(directory)}
 
 
 @scenario
