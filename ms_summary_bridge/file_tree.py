@@ -29,7 +29,7 @@ class Problem(msgspec.Struct, frozen=True):
 
     @property
     def may_hide_mindspore(self) -> bool:
-        """Whether it is a file of MindSpore's, or a directory; of the rest TensorBoard itself says it."""
+        """Whether it is a file of MindSpore's, or a directory. TensorBoard says it of its own files."""
         name = os.path.basename(self.path)
         return format_of_name(name) == MINDSPORE or not is_wanted(name)
 

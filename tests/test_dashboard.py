@@ -351,7 +351,7 @@ def test_a_journal_is_followed_through_torn_lines_and_new_files(tmp_path: Path) 
     collected.look()
     found = collected.one("run")
     assert found["journal"]["alert_counts"] == {"spike": 2, "slow": 1}
-    assert found["reading"]["lost"] == ["journal: 1 lines that are no JSON"]
+    assert found["reading"]["lost"] == ["journal: 1 lines that cannot be read"]
 
 
 def test_a_journal_may_hold_anything(tmp_path: Path) -> None:
@@ -398,6 +398,7 @@ def test_a_line_that_ends_the_reading_is_met_once(tmp_path: Path, monkeypatch: p
     collected.look()
     assert taken == [None, 1, 2, 3]
     assert collected.one("run")["journal"]["alert_counts"] == {"spike": 2}
+    assert collected.one("run")["reading"]["lost"] == ["journal: 1 lines that cannot be read"]
 
 
 # ---------------------------------------------------------------- parts

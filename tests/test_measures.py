@@ -20,6 +20,7 @@ from ms_summary_bridge.callback.measures import (
     device_memory,
     find_optimizer,
     learning_rates,
+    rate_reader,
     read_outputs,
     to_number,
 )
@@ -97,12 +98,14 @@ def test_past_its_end_a_list_gives_its_last_rate(counted: int) -> None:
     )
     expected = rates[min(counted - 1, 2)]  # the step has been counted, and used the one before
     assert learning_rates(optimizer, int) == {"lr": pytest.approx(expected)}
+    assert rate_reader(optimizer, int)() == learning_rates(optimizer, int)
 
 
 def test_groups_are_told_apart_by_what_they_share_and_not_by_value() -> None:
     first, second = FakeTensor(0.1), FakeTensor(0.1)
     optimizer = SimpleNamespace(learning_rate=[first, first, second], is_group_lr=True, dynamic_lr=False)
     assert learning_rates(optimizer, int) == {"lr/group_0": pytest.approx(0.1), "lr/group_1": pytest.approx(0.1)}
+    assert rate_reader(optimizer, int)() == learning_rates(optimizer, int)
 
 
 def test_a_schedule_is_asked_for_the_step_that_was_made() -> None:
@@ -110,6 +113,7 @@ def test_a_schedule_is_asked_for_the_step_that_was_made() -> None:
         learning_rate=lambda step: FakeTensor(1 / (step + 1)), dynamic_lr=True, global_step=FakeTensor([4])
     )
     assert learning_rates(optimizer, int) == {"lr": pytest.approx(1 / 4)}
+    assert rate_reader(optimizer, int)() == learning_rates(optimizer, int)
 
 
 def test_an_optimizer_is_looked_for_in_the_networks() -> None:

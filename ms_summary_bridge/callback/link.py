@@ -1,6 +1,6 @@
 """The training process's end of the writer process.
 
-Layer: callback.ring, callback.run_config < **callback.link**. Imports neither mindspore nor tensorboardX.
+Layer: callback.ring, callback.pack, callback.run_config < **callback.link**. Imports no mindspore and no tensorboardX.
 
 Nothing here waits for the writer process, but `flush` and `close`, which have a time limit. A writer process that dies
 is replaced; what it had not finished is still in the shared memory. When nothing helps, values are dropped and counted.
@@ -129,9 +129,10 @@ class WriterLink:
             memory, doorbell = self._ring.memory_fd, self._ring.doorbell_fd
             # Without the working directory, which -c puts first, and the training's search path behind the standard
             # library: a json.py in the one and a types.py in the other, put there late, are not the training's own.
-            code = "import sys; del sys.path[:sys.path[0] == '']; sys.path += sys.argv[8:]; "
-            code += "from ms_summary_bridge.callback.worker_start import start; start(sys.argv[1:8])"
             arguments = [str(memory), str(doorbell), str(theirs), str(self._pid), *self._config.to_arguments()]
+            end = 1 + len(arguments)
+            code = f"import sys; del sys.path[:sys.path[0] == '']; sys.path += sys.argv[{end}:]; "
+            code += f"from ms_summary_bridge.callback.worker_start import start; start(sys.argv[1:{end}])"
             flags = ["-S", f"-Xutf8={sys.flags.utf8_mode}"]  # -S: see `worker_start`; utf8: names mean the same to both
             if sys.flags.ignore_environment:  # PYTHONHOME of another Python
                 flags.append("-E")

@@ -162,18 +162,20 @@ def learning_rates(optimizer: Any, make_step: Any) -> dict[str, float]:
 
 
 def rate_reader(optimizer: Any, make_step: Any) -> Callable[[], dict[str, float]]:
-    """Returns what reads the learning rates again and again, as `learning_rates` does.
+    """Returns what reads the learning rates again and again: `lr`, or `lr/group_<n>`, as `learning_rates` does.
 
     What an optimizer is made with never changes. So for one rate for all, the usual case, no more is read than that.
+    A schedule is the user's own code, and raises what it likes.
+
+    Args:
+        optimizer: Any of MindSpore's.
+        make_step: Makes the tensor that a schedule is called with from an int.
     """
     if getattr(optimizer, "dynamic_lr", False) or getattr(optimizer, "is_group_lr", False):
         return lambda: learning_rates(optimizer, make_step)
 
     def read() -> dict[str, float]:
-        try:
-            number = optimizer.learning_rate.item()
-        except Exception:  # no tensor of one element: all that is looked at below
-            number = None
+        number = _item(optimizer.learning_rate)
         return {"lr": number} if type(number) is float else learning_rates(optimizer, make_step)
 
     return read

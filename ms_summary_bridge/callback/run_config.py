@@ -18,13 +18,15 @@ class LiveRunConfig(msgspec.Struct):
     seconds: int
     """Unix time in the names of the files."""
     wall_time: float
-    """When the run began, for the version records."""
+    """When the run began, in seconds since epoch, for the version records."""
     device: int
     """Device or rank in the names of the files."""
     host: str
     pid: int
     max_file_size: int | None = None
+    """Bytes after which a new file is begun; None for no limit."""
     flush_secs: float = 5.0
+    """Longest time in seconds until values are in the files."""
 
     def to_arguments(self) -> list[str]:
         """Returns it as arguments of a command. Paths stand by themselves: they may hold bytes that are no text."""
@@ -33,7 +35,11 @@ class LiveRunConfig(msgspec.Struct):
 
     @classmethod
     def of_arguments(cls, arguments: list[str]) -> LiveRunConfig:
-        """Returns what `to_arguments` was called on."""
+        """Returns what `to_arguments` was called on.
+
+        Raises:
+            ValueError: They are no such arguments (`msgspec.DecodeError` is one too).
+        """
         rest, summary_dir, tensorboard_dir = arguments
         config = msgspec.json.decode(rest, type=cls)
         return msgspec.structs.replace(config, summary_dir=summary_dir, tensorboard_dir=tensorboard_dir)

@@ -167,7 +167,7 @@ def open_home(source: str, cache: str = "") -> Home:
 
 
 def user_directory(variable: str, default: str) -> str:
-    """Returns a base directory of the XDG specification, in which a program makes its own; no other place decides.
+    """Returns a base directory of the XDG specification. The program makes a directory of its own in it.
 
     Args:
         variable: `XDG_CACHE_HOME`, say.

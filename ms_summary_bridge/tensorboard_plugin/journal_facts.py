@@ -67,7 +67,7 @@ class JournalFacts:
         stop: Why the training was stopped; empty when it was not.
         last_step: Of the newest sample.
         last_time: Of the newest line.
-        unread_lines: Lines that are no JSON.
+        unread_lines: Lines that are no JSON, or that could not be taken.
         error: What ended the reading; empty when nothing did.
     """
 
@@ -123,7 +123,9 @@ class JournalFacts:
                 if line is None:
                     self.unread_lines += 1
                 else:
+                    self.unread_lines += 1  # until it is taken: a fault is said once, the line is counted for good
                     self._take(line)
+                    self.unread_lines -= 1
                 if number % _BATCH == 0:
                     yield
 

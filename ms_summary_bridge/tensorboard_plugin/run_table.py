@@ -268,7 +268,7 @@ def _describe_reading(run: KnownRun, session: Session) -> dict[str, Any]:
     problems = [*run.problems, *filter(None, [facts.error, journal.error if journal else ""])]
     if journal is not None:
         if journal.unread_lines:
-            lost.append(f"journal: {journal.unread_lines} lines that are no JSON")
+            lost.append(f"journal: {journal.unread_lines} lines that cannot be read")
         dropped = (journal.end or {}).get("dropped")
         if dropped:
             lost.append(f"monitor: {dropped} items left out because they came too fast")
