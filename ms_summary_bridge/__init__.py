@@ -14,7 +14,9 @@ from ms_summary_bridge._version import __version__
 if TYPE_CHECKING:
     from ms_summary_bridge.callback.bridge import SummaryBridge
     from ms_summary_bridge.callback.gradient_summary import GradientSummary
-    from ms_summary_bridge.convert import convert_logdir
+    from ms_summary_bridge.convert.logdir import convert_logdir
+    from ms_summary_bridge.convert.task import ConvertOptions
+    from ms_summary_bridge.convert.verify import verify_logdirs
     from ms_summary_bridge.errors import (
         BridgeError,
         ClosedError,
@@ -29,16 +31,14 @@ if TYPE_CHECKING:
         UsageError,
         ValueConversionError,
     )
-    from ms_summary_bridge.event_file import EventFileReader
     from ms_summary_bridge.events import DataPoint, Event, FileVersion, SessionLog, Summary, TaggedValue, iter_points
-    from ms_summary_bridge.inspect import inspect_logdir
-    from ms_summary_bridge.logdir import discover
-    from ms_summary_bridge.monitor.best_checkpoint import SaveBestCheckpoint
-    from ms_summary_bridge.record_writer import RecordWriter
-    from ms_summary_bridge.report import Report
-    from ms_summary_bridge.run_task import ConvertOptions
+    from ms_summary_bridge.files.event_file import EventFileReader
+    from ms_summary_bridge.files.record_writer import RecordWriter
+    from ms_summary_bridge.monitor.checkpoints.best_checkpoint import SaveBestCheckpoint
+    from ms_summary_bridge.runs.inspect import inspect_logdir
+    from ms_summary_bridge.runs.logdir import discover
+    from ms_summary_bridge.runs.report import Report
     from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor
-    from ms_summary_bridge.verify import verify_logdirs
 
 __all__ = [
     "BridgeError",
@@ -82,7 +82,7 @@ __all__ = [
 _HOMES: dict[str, tuple[str, ...]] = {
     "callback.bridge": ("SummaryBridge",),
     "callback.gradient_summary": ("GradientSummary",),
-    "convert": ("convert_logdir",),
+    "convert.logdir": ("convert_logdir",),
     "errors": (
         "BridgeError",
         "ClosedError",
@@ -97,7 +97,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "UsageError",
         "ValueConversionError",
     ),
-    "event_file": ("EventFileReader",),
+    "files.event_file": ("EventFileReader",),
     "events": (
         "DataPoint",
         "Event",
@@ -107,12 +107,12 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "TaggedValue",
         "iter_points",
     ),
-    "inspect": ("inspect_logdir",),
-    "logdir": ("discover",),
-    "monitor.best_checkpoint": ("SaveBestCheckpoint",),
-    "record_writer": ("RecordWriter",),
-    "report": ("Report",),
-    "run_task": ("ConvertOptions",),
+    "runs.inspect": ("inspect_logdir",),
+    "runs.logdir": ("discover",),
+    "monitor.checkpoints.best_checkpoint": ("SaveBestCheckpoint",),
+    "files.record_writer": ("RecordWriter",),
+    "runs.report": ("Report",),
+    "convert.task": ("ConvertOptions",),
     "values": (
         "Histogram",
         "Image",
@@ -120,7 +120,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "Scalar",
         "Tensor",
     ),
-    "verify": ("verify_logdirs",),
+    "convert.verify": ("verify_logdirs",),
 }
 """Which module each name comes from."""
 

@@ -19,8 +19,6 @@
     ├── MissingDependencyError         exit_code 1   an optional package is not installed
     └── ClosedError                    exit_code 1   programmer's mistake: used after close()
 
-Layer: the lowest; imports nothing of this package.
-
 The library's loops do not raise for damage in a file: they report it as data (`records.Damage`) and
 read on. The record errors are raised by the calls that work on one record.
 """

@@ -1,7 +1,5 @@
 """Events: the envelope both formats put around their values, and how the parts of the pipe are joined.
 
-Layer: records, values < **events**.
-
 ::
 
     bytes -> RecordDecoder -> Record -> codec.decode -> Event -> codec.encode -> payload -> encode_record -> bytes

@@ -1,6 +1,6 @@
 """The monitor and SummaryBridge as callbacks of MindFormers, which a YAML file names.
 
-Layer: callback, monitor < **mindformers**. Imports mindspore and mindformers.
+Imports mindspore and mindformers.
 
 `import ms_summary_bridge.mindformers` before the Trainer is made registers both::
 
@@ -39,7 +39,7 @@ from mindspore.train.callback import RunContext
 from ms_summary_bridge.callback.bridge import SummaryBridge
 from ms_summary_bridge.errors import ConfigError
 from ms_summary_bridge.monitor.callback import MindSporeTransformersMonitor as _Monitor
-from ms_summary_bridge.monitor.training_parameters import seq_length_of_model
+from ms_summary_bridge.monitor.steps.training_parameters import seq_length_of_model
 
 __all__ = ["MindSporeTransformersMonitor", "SummaryBridgeMonitor"]
 

@@ -1,6 +1,6 @@
 """Values: what a tag carries at a step, free of any file format.
 
-Layer: errors < **values**. No protobuf, no paths, no I/O.
+No protobuf, no paths, no I/O.
 
 All values are immutable: arrays are made read-only, and equality is by content, bit for bit where it matters
 (two NaN are equal when their bits are).

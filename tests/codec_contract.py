@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 import strategies
 from ms_summary_bridge.errors import EventDecodeError
 from ms_summary_bridge.events import Decoder, Encoded, Encoder, Event, FileVersion, SessionLog, Summary, TaggedValue
+from ms_summary_bridge.files.records import Record, RecordDecoder
 from ms_summary_bridge.formats.mindspore import MindSporeEncoder
 from ms_summary_bridge.formats.tensorboard import TensorBoardEncoder
-from ms_summary_bridge.records import Record, RecordDecoder
 from ms_summary_bridge.values import KINDS, Histogram, Image, Opaque, Scalar, Tensor
 
 DATA = Path(__file__).resolve().parent / "data"

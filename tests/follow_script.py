@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ms_summary_bridge.follow import follow_logdir
-from ms_summary_bridge.report import Report
+from ms_summary_bridge.convert.follow import follow_logdir
+from ms_summary_bridge.runs.report import Report
 
 
 def nothing() -> None:

@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from ms_summary_bridge.follow import follow_logdir
-from ms_summary_bridge.formats._origin import WRITER_USER, encode_writer
+from ms_summary_bridge.convert.follow import follow_logdir
+from ms_summary_bridge.formats.plugin_data import WRITER_USER, encode_writer
 from ms_summary_bridge.formats.wire import FLOAT32, fixed64, length_delimited, varint
-from ms_summary_bridge.report import Report
+from ms_summary_bridge.runs.report import Report
 from tests.mindspore_run import START, event, histogram, image, scalar, summary_bytes, summary_name, tensor
 from tests.scripted import build_record, mindspore_name, tensorboard_name, version_payload
 

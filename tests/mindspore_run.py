@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from ms_summary_bridge.events import Event, FileVersion, Summary, TaggedValue
+from ms_summary_bridge.files.records import encode_record
 from ms_summary_bridge.formats.mindspore import FILE_VERSION, FORMAT, MindSporeEncoder
-from ms_summary_bridge.records import encode_record
 from ms_summary_bridge.values import Histogram, Image, Scalar, Tensor, Value
 
 START = 1_700_000_000

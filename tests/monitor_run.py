@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ms_summary_bridge.monitor.config_file import load_config
-from ms_summary_bridge.monitor.distributed import Place
-from ms_summary_bridge.monitor.facts import TrainingFacts
-from ms_summary_bridge.monitor.faults import Faults
-from ms_summary_bridge.monitor.journal import journal_files
+from ms_summary_bridge.monitor.config.file import load_config
+from ms_summary_bridge.monitor.model.facts import TrainingFacts
 from ms_summary_bridge.monitor.recorder import Recorder
+from ms_summary_bridge.monitor.sinks.journal import journal_files
+from ms_summary_bridge.training.distributed import Place
+from ms_summary_bridge.training.faults import Faults
 
 START = 1_700_000_000.0
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ms_summary_bridge.monitor.checkpoint_files import CheckpointFiles, read_state
+from ms_summary_bridge.monitor.checkpoints.checkpoint_files import CheckpointFiles, read_state
 
 LINES = 20_000
 

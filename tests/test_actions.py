@@ -24,11 +24,11 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 import pytest
 
-from ms_summary_bridge.monitor.actions import ActionError, Origin, deliver, message_text
-from ms_summary_bridge.monitor.actions.runner import ActionRunner
-from ms_summary_bridge.monitor.actions.webhook import send
-from ms_summary_bridge.monitor.alert import Alert
-from ms_summary_bridge.monitor.alert_config import (
+from ms_summary_bridge.monitor.alarms.actions import ActionError, Origin, deliver, message_text
+from ms_summary_bridge.monitor.alarms.actions.runner import ActionRunner
+from ms_summary_bridge.monitor.alarms.actions.webhook import send
+from ms_summary_bridge.monitor.model.alert import Alert
+from ms_summary_bridge.monitor.model.alert_config import (
     DIALECTS,
     ActionConfig,
     CommandConfig,

@@ -15,17 +15,17 @@ from typing import Any
 import pytest
 
 from ms_summary_bridge.monitor.alarm_commands import AlarmCommands
-from ms_summary_bridge.monitor.alarms import Alarms
-from ms_summary_bridge.monitor.alert import Alert
-from ms_summary_bridge.monitor.config_file import load_config
-from ms_summary_bridge.monitor.facts import StepFacts, TrainingFacts
-from ms_summary_bridge.monitor.faults import Faults
+from ms_summary_bridge.monitor.alarms.alarms import Alarms
+from ms_summary_bridge.monitor.alarms.rules.bounds import Threshold
+from ms_summary_bridge.monitor.alarms.stop import StopAgreement
+from ms_summary_bridge.monitor.config.file import load_config
 from ms_summary_bridge.monitor.loop import Monitor
 from ms_summary_bridge.monitor.metrics.device import _SAMPLERS
 from ms_summary_bridge.monitor.metrics.device_sampler import DeviceReading
-from ms_summary_bridge.monitor.rules.bounds import Threshold
-from ms_summary_bridge.monitor.sample import Sample
-from ms_summary_bridge.monitor.stop import StopAgreement
+from ms_summary_bridge.monitor.model.alert import Alert
+from ms_summary_bridge.monitor.model.facts import StepFacts, TrainingFacts
+from ms_summary_bridge.monitor.model.sample import Sample
+from ms_summary_bridge.training.faults import Faults
 from tests.monitor_run import Engine
 
 TOKEN = "b7c0ffee5ec4e7"

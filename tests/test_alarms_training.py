@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from ms_summary_bridge.cli import main
+from ms_summary_bridge.cli.app import main
 from ms_summary_bridge.events import Summary
 from tests.bridge_scripts.runs import boards, events, series, summaries
 from tests.conftest import ROOT, TESTS

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from ms_summary_bridge.errors import ConfigError
-from ms_summary_bridge.monitor.alert_config import ActionConfig, CommandConfig, WebhookConfig
-from ms_summary_bridge.monitor.config import DEFAULT_ALERTS
-from ms_summary_bridge.monitor.config_alert_kinds import RULE_KEYS
-from ms_summary_bridge.monitor.config_file import load_config
-from ms_summary_bridge.monitor.config_schema import build_section_schema
-from ms_summary_bridge.monitor.rules import find_rule, make_rule, rule_names
+from ms_summary_bridge.monitor.alarms.rules import find_rule, make_rule, rule_names
+from ms_summary_bridge.monitor.config.alert_kinds import RULE_KEYS
+from ms_summary_bridge.monitor.config.file import load_config
+from ms_summary_bridge.monitor.config.schema import build_section_schema
+from ms_summary_bridge.monitor.model.alert_config import ActionConfig, CommandConfig, WebhookConfig
+from ms_summary_bridge.monitor.model.config import DEFAULT_ALERTS
 from tests.json_schema import is_valid
 
 TOKEN = "b7c0ffee5ec4e7"

@@ -18,16 +18,16 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
-from ms_summary_bridge.convert import convert_logdir
+from ms_summary_bridge.convert.logdir import convert_logdir
+from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.events import Summary
-from ms_summary_bridge.formats.hparams import END_TAG, START_TAG
-from ms_summary_bridge.formats.lineage import read_lineage
 from ms_summary_bridge.formats.protos import tb_pb
-from ms_summary_bridge.inspect import inspect_logdir
-from ms_summary_bridge.logdir import Run, discover
-from ms_summary_bridge.run_points import read_points
+from ms_summary_bridge.formats.sessions.hparams import END_TAG, START_TAG
+from ms_summary_bridge.formats.sessions.lineage import read_lineage
+from ms_summary_bridge.runs.inspect import inspect_logdir
+from ms_summary_bridge.runs.logdir import Run, discover
+from ms_summary_bridge.runs.reading import read_points
 from ms_summary_bridge.values import Image
-from ms_summary_bridge.verify import verify_logdirs
 from tests.bridge_scripts.runs import (
     Scenarios,
     boards,

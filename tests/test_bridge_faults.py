@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ms_summary_bridge.inspect import inspect_logdir
-from ms_summary_bridge.verify import verify_logdirs
+from ms_summary_bridge.convert.verify import verify_logdirs
+from ms_summary_bridge.runs.inspect import inspect_logdir
 from tests.bridge_scripts.runs import (
     Scenarios,
     boards,
@@ -151,7 +151,7 @@ def writer_processes(directory: Path) -> list[psutil.Process]:
         words = process.info["cmdline"] or []
         if process.info["status"] != psutil.STATUS_ZOMBIE and any(str(directory) in word for word in words):
             found.append(process)
-    return [process for process in found if "ms_summary_bridge.callback.worker" in " ".join(process.cmdline())]
+    return [process for process in found if "ms_summary_bridge.live_writer.worker" in " ".join(process.cmdline())]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)

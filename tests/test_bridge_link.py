@@ -19,10 +19,10 @@ import numpy as np
 import psutil
 import pytest
 
-from ms_summary_bridge.callback import link as link_module
-from ms_summary_bridge.callback.link import WriterLink
-from ms_summary_bridge.callback.run_config import LiveRunConfig
-from ms_summary_bridge.verify import verify_logdirs
+from ms_summary_bridge.convert.verify import verify_logdirs
+from ms_summary_bridge.live_writer import link as link_module
+from ms_summary_bridge.live_writer.link import WriterLink
+from ms_summary_bridge.live_writer.run_config import LiveRunConfig
 from tests.conftest import ROOT
 from tests.test_live_run import START, assert_equal, files, read, steps
 
@@ -230,7 +230,7 @@ def test_a_flush_in_another_thread_does_not_hold_up_the_training(make_link: Make
 def test_the_last_messages_outlive_a_full_doorbell(
     make_link: MakeLink, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("ms_summary_bridge.callback.ring._PIPE_BYTES", 4096)  # 256 messages
+    monkeypatch.setattr("ms_summary_bridge.live_writer.ring._PIPE_BYTES", 4096)  # 256 messages
     link = make_link()
     put_scalar(link, 0)
     assert link.flush(30)
@@ -320,7 +320,7 @@ import os, signal, sys, time
 import numpy as np
 sys.path.insert(0, {str(ROOT)!r})
 from tests.test_bridge_link import config_of, put_array, put_scalar
-from ms_summary_bridge.callback.link import WriterLink
+from ms_summary_bridge.live_writer.link import WriterLink
 from pathlib import Path
 link = WriterLink(config_of(Path(sys.argv[1]), flush_secs=1000.0), queue_bytes=1 << 28)
 for step in range(1, int(sys.argv[2]) + 1):
@@ -439,8 +439,8 @@ def test_a_training_without_standard_streams_is_recorded(tmp_path: Path, closed:
 _LONE_TRAINER = """
 import sys
 import numpy as np
-from ms_summary_bridge.callback.link import WriterLink
-from ms_summary_bridge.callback.run_config import LiveRunConfig
+from ms_summary_bridge.live_writer.link import WriterLink
+from ms_summary_bridge.live_writer.run_config import LiveRunConfig
 config = LiveRunConfig(sys.argv[1], sys.argv[1], 1_700_000_000, 1.7e9, 0, "host", 1)
 link = WriterLink(config, queue_bytes=1 << 20)
 link.put_values(1, 1.7e9, {"scalar": [{"tag": "loss", "value": np.asarray(1.0)}]})
@@ -466,7 +466,7 @@ def test_a_run_of_scalars_loads_neither_numpy_nor_protobuf_to_be_written(tmp_pat
     """What the writer process costs is its start, and most of that would be these and what crc32c and msgspec load."""
     code = """
 import sys
-from ms_summary_bridge.callback.worker_start import load
+from ms_summary_bridge.live_writer.worker_start import load
 worker = load()
 config = worker.msgspec.json.decode(sys.argv[1], type=worker.LiveRunConfig)
 run = worker.LiveRun(config, lambda *warning: print(*warning))
@@ -501,8 +501,8 @@ def test_the_training_process_does_not_load_what_only_the_writer_needs() -> None
     code = """
 import sys
 import ms_summary_bridge.callback.session
-from ms_summary_bridge.callback.link import WriterLink
-names = "crc32c", "google.protobuf", "PIL", "ms_summary_bridge.formats", "ms_summary_bridge.event_file"
+from ms_summary_bridge.live_writer.link import WriterLink
+names = "crc32c", "google.protobuf", "PIL", "ms_summary_bridge.formats", "ms_summary_bridge.files.event_file"
 print([name for name in names if name in sys.modules])
 """
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from PIL import Image as Pillow
 
-from ms_summary_bridge.archive import make_decoder
-from ms_summary_bridge.cli import main
-from ms_summary_bridge.convert import convert_logdir
-from ms_summary_bridge.event_file import EventFileReader
+from ms_summary_bridge.cli.app import main
+from ms_summary_bridge.convert.logdir import convert_logdir
+from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.events import Event, Summary
+from ms_summary_bridge.files.event_file import EventFileReader
 from ms_summary_bridge.formats.wire import FLOAT32, FLOAT64, fixed64, length_delimited, varint
-from ms_summary_bridge.inspect import inspect_logdir
+from ms_summary_bridge.runs.archive import make_decoder
+from ms_summary_bridge.runs.inspect import inspect_logdir
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Value
-from ms_summary_bridge.verify import verify_logdirs
 from tests.mindspore_run import START, event, scalar, scalars, summary_name, write_summary
 from tests.scripted import build_file, build_record, mindspore_name, put, tensorboard_name, version_payload
 

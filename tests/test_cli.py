@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ms_summary_bridge import cli
 from ms_summary_bridge._version import __version__
-from ms_summary_bridge.cli import EXIT_CODES, main
-from ms_summary_bridge.state import STATE_NAME
+from ms_summary_bridge.cli import app as cli
+from ms_summary_bridge.cli.app import EXIT_CODES, main
+from ms_summary_bridge.convert.state import STATE_NAME
 from tests.mindspore_run import (
     START,
     event,
@@ -380,7 +380,7 @@ def test_progress_only_on_a_terminal_and_after_a_while(
     monkeypatch: pytest.MonkeyPatch, is_quiet: bool, is_terminal: bool, shows: bool
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("ms_summary_bridge.cli.time.monotonic", lambda: now)
+    monkeypatch.setattr("ms_summary_bridge.cli.app.time.monotonic", lambda: now)
     if is_terminal:
         monkeypatch.setattr(sys, "stderr", Terminal())
     bar = cli._ProgressBar(is_quiet)

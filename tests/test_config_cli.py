@@ -13,13 +13,13 @@ import pytest
 import typer
 import yaml
 
-from ms_summary_bridge.cli import app, main
+from ms_summary_bridge.cli.app import app, main
 from ms_summary_bridge.monitor import trial
-from ms_summary_bridge.monitor.config import Bounds
-from ms_summary_bridge.monitor.config_file import load_config
-from ms_summary_bridge.monitor.config_keys import PARAMS, SECTION
-from ms_summary_bridge.monitor.metric_names import METRICS
+from ms_summary_bridge.monitor.config.file import load_config
+from ms_summary_bridge.monitor.config.keys import PARAMS, SECTION
 from ms_summary_bridge.monitor.metrics import Metric, make_metric
+from ms_summary_bridge.monitor.model.config import Bounds
+from ms_summary_bridge.monitor.model.metric_names import METRICS
 from ms_summary_bridge.monitor.suggest import EVERY_STEP, suggest_limits
 from tests.test_cli import run
 from tests.test_monitor_config import SECTION_TEXT

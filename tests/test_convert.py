@@ -23,22 +23,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ms_summary_bridge.archive import LINEAGE, archive_name, make_decoder, read_archive
-from ms_summary_bridge.convert import convert_logdir
+from ms_summary_bridge.convert.follow import follow_logdir
+from ms_summary_bridge.convert.logdir import convert_logdir
+from ms_summary_bridge.convert.state import STATE_NAME, load_state, locked
+from ms_summary_bridge.convert.task import ConvertOptions
+from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.errors import LogdirError, NoEventsError, UsageError
-from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary
-from ms_summary_bridge.follow import follow_logdir
+from ms_summary_bridge.files.event_file import EventFileReader
+from ms_summary_bridge.files.records import encode_record
 from ms_summary_bridge.formats.mindspore import MindSporeEncoder
 from ms_summary_bridge.formats.wire import fixed64, length_delimited
-from ms_summary_bridge.inspect import inspect_logdir
-from ms_summary_bridge.logdir import discover
-from ms_summary_bridge.records import encode_record
-from ms_summary_bridge.report import Report, RunReport
-from ms_summary_bridge.run_task import ConvertOptions
-from ms_summary_bridge.state import STATE_NAME, load_state, locked
+from ms_summary_bridge.runs.archive import LINEAGE, archive_name, make_decoder, read_archive
+from ms_summary_bridge.runs.inspect import inspect_logdir
+from ms_summary_bridge.runs.logdir import discover
+from ms_summary_bridge.runs.report import Report, RunReport
 from ms_summary_bridge.values import Image, Opaque, Scalar, Value
-from ms_summary_bridge.verify import verify_logdirs
 from tests.mindspore_run import (
     PNG,
     START,
@@ -618,7 +618,7 @@ def test_interrupt_right_after_a_write_doubles_nothing(tmp_path: Path, monkeypat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("ms_summary_bridge.record_writer.os.write", write_and_interrupt)
+        patch.setattr("ms_summary_bridge.files.record_writer.os.write", write_and_interrupt)
         with pytest.raises(KeyboardInterrupt):
             convert(tmp_path / "ms", tmp_path / "tb")
     convert_run(tmp_path / "ms", tmp_path / "tb")
@@ -947,7 +947,7 @@ def test_unreadable_file_and_directory_are_named_and_the_rest_converted() -> Non
 # The user is changed after the imports: the interpreter may lie where nobody else may look.
 _AS_NOBODY = """
 import os, sys
-from ms_summary_bridge.cli import main
+from ms_summary_bridge.cli.app import main
 import rich.table, rich.markup, rich.text
 main(["inspect", sys.argv[1] + "/ms/good", "--json"])
 os.setgid(65534); os.setuid(65534)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ms_summary_bridge.cli import main
+from ms_summary_bridge.cli.app import main
 from ms_summary_bridge.formats.wire import fixed64, length_delimited
-from ms_summary_bridge.inspect import inspect_logdir
+from ms_summary_bridge.runs.inspect import inspect_logdir
 from tests.mindspore_run import START, event, scalar, scalars, summary_bytes, summary_name, write_summary
 from tests.scripted import build_record, flip_bit, put, scalar_payload, version_payload
 
@@ -31,8 +31,8 @@ def convert(tmp_path: Path, data: bytes) -> tuple[int, dict[str, Any]]:
 
 def steps(tmp_path: Path) -> list[int]:
     """The steps that came out, read back one by one."""
-    from ms_summary_bridge.logdir import discover
-    from ms_summary_bridge.run_points import read_points
+    from ms_summary_bridge.runs.logdir import discover
+    from ms_summary_bridge.runs.reading import read_points
 
     (run,) = discover(tmp_path / "tb").runs
     return [point.step for point in read_points(run)]

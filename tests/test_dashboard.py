@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 from PIL import Image as Pillow
 
-from ms_summary_bridge.callback.live_run import LiveRun
-from ms_summary_bridge.convert import convert_logdir
+from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.errors import BridgeError, InvalidValueError
 from ms_summary_bridge.formats.dataset_graph import describe_dataset_graph
 from ms_summary_bridge.formats.dataset_pipeline import Stage, read_pipeline
-from ms_summary_bridge.formats.lineage import failed_training
 from ms_summary_bridge.formats.protos import ms_pb
-from ms_summary_bridge.report import encode_json
+from ms_summary_bridge.formats.sessions.lineage import failed_training
+from ms_summary_bridge.live_writer.live_run import LiveRun
+from ms_summary_bridge.runs.report import encode_json
 from ms_summary_bridge.tensorboard_plugin import run_collector
 from ms_summary_bridge.tensorboard_plugin.journal_facts import JournalFacts
 from ms_summary_bridge.tensorboard_plugin.run_collector import RunCollector

@@ -13,22 +13,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ms_summary_bridge.archive import LINEAGE, make_decoder
-from ms_summary_bridge.callback.live_run import LiveRun
-from ms_summary_bridge.callback.run_config import LiveRunConfig
-from ms_summary_bridge.convert import convert_logdir
+from ms_summary_bridge.convert.logdir import convert_logdir
+from ms_summary_bridge.convert.task import ConvertOptions
+from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.errors import EventDecodeError, InvalidValueError
-from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Event, Summary
+from ms_summary_bridge.files.event_file import EventFileReader
+from ms_summary_bridge.files.records import encode_record
 from ms_summary_bridge.formats.dataset_graph import describe_dataset_graph
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from ms_summary_bridge.formats.tensorboard import TensorBoardDecoder, TensorBoardEncoder
 from ms_summary_bridge.formats.wire import length_delimited
-from ms_summary_bridge.records import encode_record
-from ms_summary_bridge.run_task import ConvertOptions
+from ms_summary_bridge.live_writer.live_run import LiveRun
+from ms_summary_bridge.live_writer.run_config import LiveRunConfig
+from ms_summary_bridge.runs.archive import LINEAGE, make_decoder
 from ms_summary_bridge.values import Opaque
-from ms_summary_bridge.verify import verify_logdirs
 from tests.conftest import MindInsightServer, TensorBoardServer
 from tests.mindspore_run import START, scalars, summary_name, write_summary
 

@@ -16,8 +16,8 @@ import pytest
 import typer
 from tensorboardX import SummaryWriter
 
-from ms_summary_bridge.cli import EXIT_CODES, app, main
-from ms_summary_bridge.monitor.rules import rule_names
+from ms_summary_bridge.cli.app import EXIT_CODES, app, main
+from ms_summary_bridge.monitor.alarms.rules import rule_names
 from ms_summary_bridge.values import Value
 from tests.mindspore_run import event, histogram, image, scalar, tensor, write_summary
 from tools.quickstart_check import read_series
@@ -305,8 +305,8 @@ def test_tags_of_the_callback_are_those_it_writes() -> None:
     }
     assert len(tags) == 9
     source = "".join(
-        (ROOT / "ms_summary_bridge" / "callback" / name).read_text(encoding="utf-8")
-        for name in ("step_values.py", "measures.py", "clock.py")
+        (ROOT / "ms_summary_bridge" / name).read_text(encoding="utf-8")
+        for name in ("callback/step_values.py", "training/measures.py", "callback/clock.py")
     )
     source = source.replace("memory/{name}_mib", "memory/allocated_mib memory/reserved_mib")
     assert sorted(tag for tag in tags if tag not in source) == []
@@ -318,7 +318,7 @@ def test_exit_codes_are_those_of_the_program() -> None:
 
 
 def test_lines_of_the_report_are_all_explained() -> None:
-    source = (ROOT / "ms_summary_bridge" / "render.py").read_text(encoding="utf-8")
+    source = (ROOT / "ms_summary_bridge" / "cli" / "render.py").read_text(encoding="utf-8")
     # A label stands in a column of twelve, behind two blanks.
     labels = {
         label.strip() for label in re.findall(r'"  (?=.{12})([a-z]+(?: [a-z]+)? +)(?=[^ ])', source) if len(label) == 12

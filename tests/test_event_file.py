@@ -17,14 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ms_summary_bridge import event_file
 from ms_summary_bridge.errors import ClosedError, LogdirError, MissingDependencyError
-from ms_summary_bridge.event_file import EventFileReader, last_wall_time, open_source, peek, read_pieces
 from ms_summary_bridge.events import Decoder, Event, Summary
+from ms_summary_bridge.files import event_file
+from ms_summary_bridge.files.event_file import EventFileReader, last_wall_time, open_source, peek, read_pieces
+from ms_summary_bridge.files.record_writer import RecordWriter, create_unique
+from ms_summary_bridge.files.records import Damage, Incomplete, Padding, Record
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder
 from ms_summary_bridge.formats.tensorboard import TensorBoardDecoder
-from ms_summary_bridge.record_writer import RecordWriter, create_unique
-from ms_summary_bridge.records import Damage, Incomplete, Padding, Record
 from scripted import FORMATS, START, build_file, build_record, flip_bit, put, scalar_payload, version_payload
 
 HEADER = build_record(version_payload("tensorboard"))

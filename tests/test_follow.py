@@ -17,15 +17,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ms_summary_bridge import convert, follow, logdir
-from ms_summary_bridge.convert import convert_logdir
+from ms_summary_bridge.convert import follow
+from ms_summary_bridge.convert import logdir as convert
+from ms_summary_bridge.convert.follow_scan import changed_paths, grown, take_scan
+from ms_summary_bridge.convert.logdir import convert_logdir
+from ms_summary_bridge.convert.state import STATE_NAME
+from ms_summary_bridge.convert.task import ConvertOptions
+from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.errors import LogdirError, UsageError
-from ms_summary_bridge.event_file import EventFileReader
-from ms_summary_bridge.follow_scan import changed_paths, grown, take_scan
-from ms_summary_bridge.logdir import Logdir, discover
-from ms_summary_bridge.run_task import ConvertOptions
-from ms_summary_bridge.state import STATE_NAME
-from ms_summary_bridge.verify import verify_logdirs
+from ms_summary_bridge.files.event_file import EventFileReader
+from ms_summary_bridge.runs import logdir
+from ms_summary_bridge.runs.logdir import Logdir, discover
 from tests.follow_script import FollowScript, nothing
 from tests.mindspore_run import START, event, scalar, scalars, summary_bytes, summary_name, write_summary
 from tests.scripted import FORMATS, build_file, put, tensorboard_name
@@ -416,11 +418,11 @@ def test_a_disk_that_is_full_for_a_while_loses_nothing(tmp_path: Path, monkeypat
         raise OSError(28, "No space left on device")
 
     def free() -> None:
-        monkeypatch.setattr("ms_summary_bridge.record_writer.os.write", write)
+        monkeypatch.setattr("ms_summary_bridge.files.record_writer.os.write", write)
         script.now += 40
 
     script = FollowScript(
-        lambda: monkeypatch.setattr("ms_summary_bridge.record_writer.os.write", refuse),
+        lambda: monkeypatch.setattr("ms_summary_bridge.files.record_writer.os.write", refuse),
         lambda: path.write_bytes(summary_bytes(scalars("loss", range(6)))),
         lambda: path.write_bytes(summary_bytes(scalars("loss", range(9)))),
         free,
@@ -504,7 +506,7 @@ def test_the_total_speaks_of_all_rounds(tmp_path: Path) -> None:
 def test_workers_start_only_for_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a", "b"):
         write_summary(tmp_path / "ms" / name, scalars("loss", range(3)))
-    monkeypatch.setattr("ms_summary_bridge.run_workers.ProcessPoolExecutor", None)  # to start one would fail
+    monkeypatch.setattr("ms_summary_bridge.convert.workers.ProcessPoolExecutor", None)  # to start one would fail
     FollowScript().follow(tmp_path / "ms", tmp_path / "tb", workers=2)
     assert_as_converted_once(tmp_path)
 

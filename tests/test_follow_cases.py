@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ms_summary_bridge.archive import make_decoder
-from ms_summary_bridge.convert import convert_logdir
-from ms_summary_bridge.event_file import EventFileReader
+from ms_summary_bridge.convert.logdir import convert_logdir
+from ms_summary_bridge.convert.task import ConvertOptions
+from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.events import Event, SessionLog, Summary
-from ms_summary_bridge.run_task import ConvertOptions
+from ms_summary_bridge.files.event_file import EventFileReader
+from ms_summary_bridge.runs.archive import make_decoder
 from ms_summary_bridge.values import Scalar
-from ms_summary_bridge.verify import verify_logdirs
 from tests.conftest import TensorBoardServer
 from tests.follow_script import FollowScript, nothing
 from tests.mindspore_run import START, scalars, write_summary

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from ms_summary_bridge.convert import convert_logdir
-from ms_summary_bridge.follow import follow_logdir
-from ms_summary_bridge.report import Report
-from ms_summary_bridge.verify import verify_logdirs
+from ms_summary_bridge.convert.follow import follow_logdir
+from ms_summary_bridge.convert.logdir import convert_logdir
+from ms_summary_bridge.convert.verify import verify_logdirs
+from ms_summary_bridge.runs.report import Report
 from tests.conftest import stop_process
 from tests.mindspore_run import scalars, summary_bytes, summary_name
 from tests.scripted import put

@@ -25,9 +25,9 @@ from codec_contract import (
     without_originals,
 )
 from ms_summary_bridge.events import Encoded, Event, FileVersion, Loss, SessionLog, Summary, TaggedValue
-from ms_summary_bridge.formats._names import TagNames
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder, MindSporeEncoder
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
+from ms_summary_bridge.formats.tag_names import TagNames
 from ms_summary_bridge.formats.tensorboard import FILE_VERSION, TensorBoardDecoder, TensorBoardEncoder
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor, Value
 
@@ -864,7 +864,7 @@ def test_a_file_of_tensorboards_own_writer_is_read_as_tensorboard_reads_it(tmp_p
 
 @pytest.mark.tensorboard
 def test_what_is_written_is_read_by_tensorboard_with_the_same_numbers(tmp_path: Path) -> None:
-    from ms_summary_bridge.records import encode_record
+    from ms_summary_bridge.files.records import encode_record
 
     encoder = TensorBoardEncoder()
     version = encoder.encode(Event(1.7e9, 0, FileVersion(FILE_VERSION, "somebody"))).payload

@@ -14,19 +14,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ms_summary_bridge.convert import convert_logdir
+from ms_summary_bridge.convert.logdir import convert_logdir
+from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.errors import InvalidValueError
-from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Event
-from ms_summary_bridge.formats._graph_names import NodeNames, common_scope, legal_name
-from ms_summary_bridge.formats.graph import GraphCounts, convert_graph, convert_graph_event
-from ms_summary_bridge.formats.graph_events import is_converted_graph
+from ms_summary_bridge.files.event_file import EventFileReader
+from ms_summary_bridge.formats.graphs.events import is_converted_graph
+from ms_summary_bridge.formats.graphs.ms_to_tb import GraphCounts, convert_graph, convert_graph_event
+from ms_summary_bridge.formats.graphs.tb_names import NodeNames, common_scope, legal_name
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from ms_summary_bridge.formats.tensorboard import TensorBoardDecoder, TensorBoardEncoder
-from ms_summary_bridge.inspect import inspect_logdir
+from ms_summary_bridge.runs.inspect import inspect_logdir
 from ms_summary_bridge.values import Opaque
-from ms_summary_bridge.verify import verify_logdirs
 from tests.conftest import TensorBoardServer
 from tests.graph_samples import graphs_in
 from tests.mindspore_run import scalars, write_summary
@@ -689,7 +689,7 @@ def test_a_large_graph_is_converted_whole_in_little_memory(tmp_path: Path) -> No
     path = tmp_path / "graph"
     path.write_bytes(source.SerializeToString())
     code = (
-        "import json, re, sys; from ms_summary_bridge.formats.graph import convert_graph;"
+        "import json, re, sys; from ms_summary_bridge.formats.graphs.ms_to_tb import convert_graph;"
         "_, counts = convert_graph(open(sys.argv[1], 'rb').read());"
         "peak = re.search(r'VmHWM:\\s+(\\d+) kB', open('/proc/self/status').read());"  # ru_maxrss counts the parent too
         "print(json.dumps([int(peak[1]), counts.nodes, counts.edges]))"

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.formats import wire
-from ms_summary_bridge.formats._anf_names import AnfNames, drawable_name
-from ms_summary_bridge.formats._graph_marks import encode_library, encode_member
-from ms_summary_bridge.formats.anf_graph import AnfCounts, convert_graph_def
-from ms_summary_bridge.formats.graph_events import is_converted_graph
-from ms_summary_bridge.formats.graph_restoration import restore_graph_def
+from ms_summary_bridge.formats.graphs.events import is_converted_graph
+from ms_summary_bridge.formats.graphs.marks import encode_library, encode_member
+from ms_summary_bridge.formats.graphs.ms_names import AnfNames, drawable_name
+from ms_summary_bridge.formats.graphs.restoration import restore_graph_def
+from ms_summary_bridge.formats.graphs.tb_to_ms import AnfCounts, convert_graph_def
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from tests.graph_samples import (
     FLOAT,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from PIL import Image as Pillow
 
-from ms_summary_bridge.convert import convert_logdir
+from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from tests.conftest import MindInsightServer, TensorBoardServer
 from tests.graph_samples import constant, tensorflow_graph, tf_node, torch_graph

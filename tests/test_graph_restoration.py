@@ -14,23 +14,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ms_summary_bridge.convert import convert_logdir
+from ms_summary_bridge.convert.logdir import convert_logdir
+from ms_summary_bridge.convert.task import ConvertOptions
+from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.errors import InvalidValueError
-from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Event
+from ms_summary_bridge.files.event_file import EventFileReader
+from ms_summary_bridge.files.records import encode_record
 from ms_summary_bridge.formats import wire
-from ms_summary_bridge.formats._graph_errors import read_safely
-from ms_summary_bridge.formats._graph_marks import Holder, encode_holder, encode_member
-from ms_summary_bridge.formats.graph import convert_graph
-from ms_summary_bridge.formats.graph_events import is_converted_graph
-from ms_summary_bridge.formats.graph_restoration import restore_graph
+from ms_summary_bridge.formats.graphs.errors import read_safely
+from ms_summary_bridge.formats.graphs.events import is_converted_graph
+from ms_summary_bridge.formats.graphs.marks import Holder, encode_holder, encode_member
+from ms_summary_bridge.formats.graphs.ms_to_tb import convert_graph
+from ms_summary_bridge.formats.graphs.restoration import restore_graph
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder, MindSporeEncoder
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from ms_summary_bridge.formats.tensorboard import TensorBoardDecoder, TensorBoardEncoder
-from ms_summary_bridge.records import encode_record
-from ms_summary_bridge.run_task import ConvertOptions
 from ms_summary_bridge.values import Opaque
-from ms_summary_bridge.verify import verify_logdirs
 from tests.conftest import TensorBoardServer
 from tests.graph_samples import (
     constant,

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ms_summary_bridge.convert.series import SeriesTable
 from ms_summary_bridge.errors import EventDecodeError
 from ms_summary_bridge.events import Event, Summary, TaggedValue
 from ms_summary_bridge.formats import _bucket_table, _histogram
 from ms_summary_bridge.formats.protos import ms_pb
-from ms_summary_bridge.series import SeriesTable
 from ms_summary_bridge.values import Histogram
 
 Decoded = tuple[tuple[bytes, ...], bool] | str

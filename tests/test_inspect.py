@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ms_summary_bridge.convert import convert_logdir
+from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.errors import LogdirError, NoEventsError
-from ms_summary_bridge.inspect import inspect_logdir
+from ms_summary_bridge.runs.inspect import inspect_logdir
 from tests.mindspore_run import START, event, histogram, scalar, scalars, summary_name, tensor, write_summary
 from tests.scripted import build_file, put, tensorboard_name
 

@@ -15,23 +15,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Pillow
 
-from ms_summary_bridge.archive import make_decoder
-from ms_summary_bridge.callback.live_run import LiveRun
-from ms_summary_bridge.callback.run_config import LiveRunConfig
-from ms_summary_bridge.convert import convert_logdir
+from ms_summary_bridge.convert.logdir import convert_logdir
+from ms_summary_bridge.convert.task import ConvertOptions
+from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.errors import InvalidValueError
-from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Event, Summary, TaggedValue
-from ms_summary_bridge.formats import _contour
-from ms_summary_bridge.formats._contour import SIZE
-from ms_summary_bridge.formats._loss_scale import LossScale, nice_ticks
-from ms_summary_bridge.formats._loss_surface import END_COLOUR, PATH_COLOUR, START_COLOUR
-from ms_summary_bridge.formats.landscape import decode_landscape, draw_landscape
+from ms_summary_bridge.files.event_file import EventFileReader
+from ms_summary_bridge.formats.landscapes import contour as _contour
+from ms_summary_bridge.formats.landscapes.contour import SIZE
+from ms_summary_bridge.formats.landscapes.drawing import decode_landscape, draw_landscape
+from ms_summary_bridge.formats.landscapes.scale import LossScale, nice_ticks
+from ms_summary_bridge.formats.landscapes.surface import END_COLOUR, PATH_COLOUR, START_COLOUR
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from ms_summary_bridge.formats.tensorboard import TensorBoardDecoder, TensorBoardEncoder
-from ms_summary_bridge.run_task import ConvertOptions
+from ms_summary_bridge.live_writer.live_run import LiveRun
+from ms_summary_bridge.live_writer.run_config import LiveRunConfig
+from ms_summary_bridge.runs.archive import make_decoder
 from ms_summary_bridge.values import Opaque
-from ms_summary_bridge.verify import verify_logdirs
 from tests.conftest import MindInsightServer, TensorBoardServer
 from tests.mindspore_run import START, scalar, scalars, summary_name, write_summary
 from tests.mindspore_run import event as make_event

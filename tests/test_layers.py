@@ -1,4 +1,4 @@
-"""The layers of design.md: imports point downwards, and heavy packages stay in the rooms that need them."""
+"""The rooms of the house: imports point downwards, and heavy packages stay in the rooms that need them."""
 
 from __future__ import annotations
 
@@ -13,45 +13,26 @@ import pytest
 PACKAGE = "ms_summary_bridge"
 SOURCE = Path(__file__).resolve().parent.parent / PACKAGE
 
-# A room is a module or a package directly below ms_summary_bridge. Lowest layer first; a room may import from the
-# layers above its own line in this list. A new room fails test_every_room_has_a_layer until it stands here.
-LAYERS: list[set[str]] = [
-    {"_version", "file_names"},
-    {"errors"},
-    {"records", "values"},
+# A room is a module or a package directly below ms_summary_bridge. Lowest floor first; a room may import from the
+# floors above its own line in this list. A new room fails test_every_room_has_a_floor until it stands here.
+FLOORS: list[set[str]] = [
+    {"_version", "errors", "training"},
+    {"values"},
     {"events"},
-    {"formats"},
-    {"archive", "event_file", "file_tree", "graph_file", "logdir", "record_writer"},
-    {"report", "series"},
-    {"state"},
-    {"restarts", "run_points", "run_sink", "run_task"},
-    {"mindspore_run", "tensorboard_run"},
-    {"run_conversion"},
-    {"destination", "run_workers"},
-    {"aggregate", "convert", "export", "follow", "follow_scan", "inspect", "verify"},
-    {"callback", "mirror", "monitor"},
-    {"doctor", "mindformers", "tensorboard_plugin", "viewers", "watch"},
-    {"render"},
-    {"config_cli", "view_cli"},
-    {"cli"},
+    {"files", "formats"},
+    {"runs"},
+    {"convert"},
+    {"live_writer", "mirror"},
+    {"callback", "viewers"},
+    {"monitor"},
+    {"cli", "mindformers", "tensorboard_plugin"},
     {"__main__"},
 ]
-LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
+LEVEL = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 
-# What may be imported from the same layer: (who, whom).
-SIDEWAYS = {
-    ("archive", "event_file"),
-    ("monitor", "callback"),
-    ("follow", "convert"),
-    ("follow", "follow_scan"),
-    ("archive", "record_writer"),
-    ("logdir", "event_file"),
-    ("logdir", "file_tree"),
-    ("logdir", "graph_file"),
-    ("graph_file", "event_file"),
-    ("file_tree", "event_file"),
-    ("record_writer", "event_file"),
-}
+# What else design.md asks of the house.
+MOST_FLOORS = 12
+MOST_MODULES = {"": 7, "monitor": 12}
 
 # Which modules may import a foreign package: rooms, or modules of a room.
 FOREIGN: dict[str, set[str]] = {
@@ -60,19 +41,19 @@ FOREIGN: dict[str, set[str]] = {
     "mindspore": {
         "callback",
         "mindformers",
-        "monitor.best_checkpoint",
         "monitor.callback",
-        "monitor.distributed",
-        "monitor.neighbours",
+        "monitor.checkpoints.best_checkpoint",
         "monitor.metrics",
+        "monitor.steps.neighbours",
         "monitor.trial_training",
+        "training",
     },
-    "rich": {"cli", "render"},
+    "rich": {"cli"},
     "tensorboard": {"tensorboard_plugin"},
     "tensorboardX": {"callback"},
     "tensorflow": set(),
     "torch": set(),
-    "typer": {"cli", "config_cli", "view_cli"},
+    "typer": {"cli"},
 }
 HEAVY = {"mindformers", "mindspore", "tensorboard", "tensorflow", "torch"}
 
@@ -87,6 +68,7 @@ def find_modules() -> dict[str, Path]:
 
 
 MODULES = find_modules()
+PACKAGES = {name for name, path in MODULES.items() if path.name == "__init__.py"}
 
 
 def find_imports(text: str) -> set[str]:
@@ -125,8 +107,46 @@ def find_upward(imports: dict[str, set[str]]) -> list[str]:
             other = target.partition(".")[0]
             if room in (other, ""):  # within a room; and the package itself shows everything
                 continue
-            if LEVEL.get(other, len(LAYERS)) >= LEVEL.get(room, -1) and (room, other) not in SIDEWAYS:
+            if LEVEL.get(other, len(FLOORS)) >= LEVEL.get(room, -1):
                 wrong.append(f"{importer} imports {target or PACKAGE}")
+    return sorted(wrong)
+
+
+def rooms_of(place: str, imports: dict[str, set[str]]) -> dict[str, set[str]]:
+    """Returns what lies directly in a package, each with what else there it imports; "" is the whole package.
+
+    The `__init__` of a room shows what the room has and may name all of it.
+    """
+    head = f"{place}." if place else ""
+
+    def child(module: str) -> str:
+        return module[len(head) :].partition(".")[0] if module.startswith(head) else ""
+
+    rooms: dict[str, set[str]] = {}
+    for importer, imported in imports.items():
+        if room := child(importer):
+            others = rooms.setdefault(room, set())
+            if importer not in PACKAGES:
+                others |= {other for target in imported if (other := child(target)) and other != room}
+    return rooms
+
+
+def count_floors(rooms: dict[str, set[str]]) -> int:
+    """Returns how many floors rooms need when each stands above all it imports; raises CycleError."""
+    floor: dict[str, int] = {}
+    for room in graphlib.TopologicalSorter(rooms).static_order():
+        floor[room] = 1 + max((floor[other] for other in rooms[room]), default=-1)
+    return 1 + max(floor.values(), default=-1)
+
+
+def find_private(imports: dict[str, set[str]]) -> list[str]:
+    """Returns a line for each module whose name begins with `_` and that another package imports."""
+    wrong = []
+    for importer, imported in imports.items():
+        for target in imported:
+            home, _, name = target.rpartition(".")
+            if name.startswith("_") and target != "_version" and not is_in(importer, {home}):
+                wrong.append(f"{importer} imports {target}")
     return sorted(wrong)
 
 
@@ -135,13 +155,30 @@ def is_in(module: str, places: set[str]) -> bool:
     return any(module == place or module.startswith(place + ".") for place in places)
 
 
-def test_every_room_has_a_layer() -> None:
+def test_every_room_has_a_floor() -> None:
     rooms = {name.partition(".")[0] for name in MODULES} - {""}
-    assert sorted(rooms - LEVEL.keys()) == [], "add the new rooms to LAYERS, as low as they can stand"
+    assert sorted(rooms ^ LEVEL.keys()) == [], "add the new rooms to FLOORS, as low as they can stand"
+    assert len(FLOORS) <= MOST_FLOORS
 
 
 def test_imports_point_downwards() -> None:
     assert find_upward(OWN_IMPORTS) == []
+
+
+@pytest.mark.parametrize("place", sorted(PACKAGES))
+def test_rooms_inside_a_room_have_no_circle(place: str) -> None:
+    assert count_floors(rooms_of(place, OWN_IMPORTS)) <= MOST_FLOORS  # raises CycleError, which names the rooms
+
+
+@pytest.mark.parametrize("place", MOST_MODULES)
+def test_few_modules_lie_flat(place: str) -> None:
+    head = f"{place}." if place else ""
+    flat = [name for name in MODULES.keys() - PACKAGES if name.startswith(head) and "." not in name[len(head) :]]
+    assert len(flat) + 1 <= MOST_MODULES[place], sorted(flat)
+
+
+def test_private_modules_stay_in_their_package() -> None:
+    assert find_private(OWN_IMPORTS) == []
 
 
 def test_imports_have_no_cycle() -> None:
@@ -197,7 +234,7 @@ def find_loaded(*modules: str) -> set[str]:
     return set(done.stdout.split())
 
 
-@pytest.mark.parametrize("module", [PACKAGE, f"{PACKAGE}.convert"])
+@pytest.mark.parametrize("module", [PACKAGE, f"{PACKAGE}.convert.logdir"])
 def test_import_is_light(module: str) -> None:
     assert find_loaded(module) & HEAVY == set()
 
@@ -215,12 +252,18 @@ def test_the_checks_can_fail(tmp_path: Path) -> None:
         "errors",
         "formats.wire",
     }
-    assert find_upward({"records": {"errors"}, "formats.wire": {"formats.protos"}}) == []
-    assert find_upward({"errors": {"records"}, "values": {"records"}, "new_room": {"errors"}}) == [
-        "errors imports records",
+    assert find_upward({"files.records": {"errors"}, "formats.wire": {"formats.protos"}}) == []
+    assert find_upward({"errors": {"values"}, "files.records": {"formats.wire"}, "new_room": {"errors"}}) == [
+        "errors imports values",
+        "files.records imports formats.wire",
         "new_room imports errors",
-        "values imports records",
     ]
+    chain = {"a.b.c": {"a.d"}, "a.d": {"a.e.f", "b"}, "a.e.f": set(), "b": set()}
+    assert rooms_of("a", chain) == {"b": {"d"}, "d": {"e"}, "e": set()}
+    assert count_floors(rooms_of("a", chain)) == 3
+    with pytest.raises(graphlib.CycleError):
+        count_floors(rooms_of("a", {**chain, "a.e.f": {"a.b.c"}}))
+    assert find_private({"a.b": {"a._c", "_version"}, "b": {"a._c"}}) == ["b imports a._c"]
     (tmp_path / "tries.py").write_text("try:\n    import torch\nexcept ImportError:\n    pass\n")
     done = subprocess.run(
         [sys.executable, "-c", SPY, "tries"], capture_output=True, text=True, cwd=tmp_path, timeout=120, check=True

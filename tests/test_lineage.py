@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ms_summary_bridge.archive import LINEAGE, archive_name, make_decoder
-from ms_summary_bridge.convert import convert_logdir
-from ms_summary_bridge.event_file import EventFileReader
+from ms_summary_bridge.convert.logdir import convert_logdir
+from ms_summary_bridge.convert.task import ConvertOptions
+from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.events import Event, Summary
-from ms_summary_bridge.formats._session import SESSION_KINDS, shortest
-from ms_summary_bridge.formats.hparams import (
+from ms_summary_bridge.files.event_file import EventFileReader
+from ms_summary_bridge.formats.protos import ms_pb, tb_pb
+from ms_summary_bridge.formats.sessions.hparams import (
     END_TAG,
     START_TAG,
     encode_session_end,
@@ -25,14 +26,13 @@ from ms_summary_bridge.formats.hparams import (
     is_lineage,
     read_session,
 )
-from ms_summary_bridge.formats.lineage import failed_training, read_lineage, write_lineage
-from ms_summary_bridge.formats.protos import ms_pb, tb_pb
+from ms_summary_bridge.formats.sessions.lineage import failed_training, read_lineage, write_lineage
+from ms_summary_bridge.formats.sessions.session import SESSION_KINDS, shortest
 from ms_summary_bridge.formats.tensorboard import TensorBoardDecoder
 from ms_summary_bridge.formats.wire import length_delimited
-from ms_summary_bridge.report import RunReport
-from ms_summary_bridge.run_task import ConvertOptions
+from ms_summary_bridge.runs.archive import LINEAGE, archive_name, make_decoder
+from ms_summary_bridge.runs.report import RunReport
 from ms_summary_bridge.values import Scalar
-from ms_summary_bridge.verify import verify_logdirs
 from tests.mindspore_run import event as make_event
 from tests.mindspore_run import histogram, scalar, scalars, tensor, write_summary
 from tests.scripted import START, build_record, mindspore_name, put

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ms_summary_bridge.convert import convert_logdir
+from ms_summary_bridge.convert.logdir import convert_logdir
+from ms_summary_bridge.convert.task import ConvertOptions
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
-from ms_summary_bridge.run_task import ConvertOptions
 from tests.conftest import MindInsightServer, TensorBoardServer
 from tests.mindspore_run import START, event, histogram, scalar, tensor, write_summary
 from tests.test_lineage import END_TAG, START_TAG, hparams_record, put_lineage, train_event, user_event, write_run

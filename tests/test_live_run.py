@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ms_summary_bridge.archive import LINEAGE, make_decoder
-from ms_summary_bridge.callback.live_run import LiveRun
-from ms_summary_bridge.callback.run_config import LiveRunConfig
-from ms_summary_bridge.convert import convert_logdir
-from ms_summary_bridge.event_file import EventFileReader
+from ms_summary_bridge.convert.logdir import convert_logdir
+from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.events import Event, SessionLog, Summary
+from ms_summary_bridge.files.event_file import EventFileReader
 from ms_summary_bridge.formats.protos import tb_pb
-from ms_summary_bridge.inspect import inspect_logdir
-from ms_summary_bridge.verify import verify_logdirs
+from ms_summary_bridge.live_writer.live_run import LiveRun
+from ms_summary_bridge.live_writer.run_config import LiveRunConfig
+from ms_summary_bridge.runs.archive import LINEAGE, make_decoder
+from ms_summary_bridge.runs.inspect import inspect_logdir
 
 START = 1_700_000_000
 
@@ -281,7 +281,7 @@ def test_a_full_disk_is_waited_for_and_every_record_is_whole(small_disk: Path) -
 def test_beyond_what_may_wait_records_are_dropped_and_counted(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ms_summary_bridge.callback.live_file._MAX_WAITING_BYTES", 1 << 20)
+    monkeypatch.setattr("ms_summary_bridge.live_writer.live_file._MAX_WAITING_BYTES", 1 << 20)
     run = Run(small_disk)
     for step in range(1, 401):
         run.live.write_values(step, START + step, {"tensor": [{"tag": "t", "value": np.arange(2048.0) + step}]})

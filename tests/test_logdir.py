@@ -15,8 +15,8 @@ import fsspec
 import pytest
 
 from ms_summary_bridge.errors import LogdirError, MissingDependencyError
-from ms_summary_bridge.file_names import is_archive
-from ms_summary_bridge.logdir import Logdir, Run, discover
+from ms_summary_bridge.files.file_names import is_archive
+from ms_summary_bridge.runs.logdir import Logdir, Run, discover
 from scripted import (
     FORMATS,
     START,

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from ms_summary_bridge.callback.arguments import as_batch, as_step
 from ms_summary_bridge.callback.clock import StepClock
-from ms_summary_bridge.callback.measures import (
+from ms_summary_bridge.errors import InvalidValueError
+from ms_summary_bridge.training.measures import (
     device_memory,
     find_optimizer,
     learning_rates,
@@ -24,7 +25,6 @@ from ms_summary_bridge.callback.measures import (
     read_outputs,
     to_number,
 )
-from ms_summary_bridge.errors import InvalidValueError
 
 
 class FakeTensor:

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import yaml
 
-from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Event, iter_points
+from ms_summary_bridge.files.event_file import EventFileReader
 from ms_summary_bridge.formats.tensorboard import TensorBoardDecoder
 from ms_summary_bridge.values import Scalar
 from tests.conftest import ROOT, TESTS, MindInsightServer, TensorBoardServer

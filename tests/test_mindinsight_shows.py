@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from ms_summary_bridge.convert import convert_logdir
-from ms_summary_bridge.event_file import EventFileReader
+from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.events import Event, iter_points
+from ms_summary_bridge.files.event_file import EventFileReader
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder
 from ms_summary_bridge.formats.wire import FLOAT32, FLOAT64, fixed64, length_delimited
 from ms_summary_bridge.values import Histogram, Image, Scalar, Tensor, Value

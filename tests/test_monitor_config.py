@@ -18,11 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ms_summary_bridge.errors import ConfigError, UsageError
-from ms_summary_bridge.monitor.config import Bounds, MetricConfig, MonitorConfig
-from ms_summary_bridge.monitor.config_file import load_config
-from ms_summary_bridge.monitor.config_keys import BRIDGE_ARGUMENTS, PARAMS, SECTION
-from ms_summary_bridge.monitor.config_schema import build_schema, build_section_schema
-from ms_summary_bridge.monitor.metric_names import ALIASES, METRICS, MetricName, add_name
+from ms_summary_bridge.monitor.config.file import load_config
+from ms_summary_bridge.monitor.config.keys import BRIDGE_ARGUMENTS, PARAMS, SECTION
+from ms_summary_bridge.monitor.config.schema import build_schema, build_section_schema
+from ms_summary_bridge.monitor.model.config import Bounds, MetricConfig, MonitorConfig
+from ms_summary_bridge.monitor.model.metric_names import ALIASES, METRICS, MetricName, add_name
 from tests.json_schema import is_valid
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -13,14 +13,15 @@ import numpy as np
 import pytest
 
 from ms_summary_bridge.errors import UsageError
-from ms_summary_bridge.monitor import Metric, Monitor, load_config, recorder, register_metric, sampling
-from ms_summary_bridge.monitor.breakdown import describe
-from ms_summary_bridge.monitor.distributed import Place, find_place
-from ms_summary_bridge.monitor.facts import StepFacts, Window
-from ms_summary_bridge.monitor.metric_names import METRICS
+from ms_summary_bridge.monitor import Metric, Monitor, load_config, recorder, register_metric
 from ms_summary_bridge.monitor.metrics import make_metric
+from ms_summary_bridge.monitor.model.facts import StepFacts, Window
+from ms_summary_bridge.monitor.model.metric_names import METRICS
 from ms_summary_bridge.monitor.recorder import interval_secs
-from ms_summary_bridge.monitor.training_parameters import TrainingParameters, complete_facts, read_facts
+from ms_summary_bridge.monitor.steps import sampling
+from ms_summary_bridge.monitor.steps.breakdown import describe
+from ms_summary_bridge.monitor.steps.training_parameters import TrainingParameters, complete_facts, read_facts
+from ms_summary_bridge.training.distributed import Place, find_place
 from tests.bridge_scripts.runs import wait_until
 from tests.monitor_run import Engine, strict_lines, values_of
 

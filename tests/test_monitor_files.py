@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from ms_summary_bridge.errors import LogdirError
-from ms_summary_bridge.monitor.distributed import Place
-from ms_summary_bridge.monitor.faults import Faults
-from ms_summary_bridge.monitor.journal import read_journal
-from ms_summary_bridge.monitor.line_file import LineFile
-from ms_summary_bridge.monitor.run_record import find_commit
-from ms_summary_bridge.monitor.sample import Note, Sample
-from ms_summary_bridge.monitor.writer import Writer
+from ms_summary_bridge.monitor.model.sample import Note, Sample
+from ms_summary_bridge.monitor.sinks.journal import read_journal
+from ms_summary_bridge.monitor.sinks.line_file import LineFile
+from ms_summary_bridge.monitor.sinks.run_record import find_commit
+from ms_summary_bridge.monitor.sinks.writer import Writer
+from ms_summary_bridge.training.distributed import Place
+from ms_summary_bridge.training.faults import Faults
 from tests.bridge_scripts.runs import wait_until
 from tests.conftest import ROOT, TESTS
 from tests.monitor_run import Engine, FakeClock, strict_lines, values_of
@@ -347,8 +347,8 @@ def test_all_ranks_of_a_launch_find_one_run_and_its_second_training_another(tmp_
     script = """
 import sys
 from ms_summary_bridge.monitor import load_config
-from ms_summary_bridge.monitor.distributed import Place
-from ms_summary_bridge.monitor.run_record import choose_run_directory
+from ms_summary_bridge.training.distributed import Place
+from ms_summary_bridge.monitor.sinks.run_record import choose_run_directory
 for _ in range(2):
     print(choose_run_directory(load_config({"save_dir": sys.argv[1]}), Place(rank=int(sys.argv[2]), ranks=3)))
 """

@@ -7,11 +7,11 @@ import threading
 import pytest
 
 from ms_summary_bridge.errors import UsageError
-from ms_summary_bridge.monitor import detached_sink
-from ms_summary_bridge.monitor.detached_sink import DetachedSink
-from ms_summary_bridge.monitor.faults import Faults
-from ms_summary_bridge.monitor.sample import Note, Sample
-from ms_summary_bridge.monitor.writer import Writer
+from ms_summary_bridge.monitor.model.sample import Note, Sample
+from ms_summary_bridge.monitor.sinks import detached_sink
+from ms_summary_bridge.monitor.sinks.detached_sink import DetachedSink
+from ms_summary_bridge.monitor.sinks.writer import Writer
+from ms_summary_bridge.training.faults import Faults
 
 
 class First:

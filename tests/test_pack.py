@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image as PillowImage
 
-from ms_summary_bridge.callback.pack import bucket_counts, pack_histogram, pack_image, pack_scalar, pack_tensor
 from ms_summary_bridge.errors import InvalidValueError
+from ms_summary_bridge.live_writer.pack import bucket_counts, pack_histogram, pack_image, pack_scalar, pack_tensor
 from tests.conftest import ROOT, TESTS
 
 

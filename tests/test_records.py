@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ms_summary_bridge import records
 from ms_summary_bridge.errors import (
     DataChecksumError,
     LengthChecksumError,
@@ -19,7 +18,8 @@ from ms_summary_bridge.errors import (
     RecordTooLargeError,
     TruncatedRecordError,
 )
-from ms_summary_bridge.records import (
+from ms_summary_bridge.files import records
+from ms_summary_bridge.files.records import (
     FOOTER_BYTES,
     HEADER_BYTES,
     MAX_RECORD_BYTES,

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ms_summary_bridge.callback import ring
-from ms_summary_bridge.callback.ring import RingConsumer, RingProducer
+from ms_summary_bridge.live_writer import ring
+from ms_summary_bridge.live_writer.ring import RingConsumer, RingProducer
 
 
 @contextlib.contextmanager

@@ -13,7 +13,15 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ms_summary_bridge.archive import (
+from ms_summary_bridge.convert.logdir import convert_logdir
+from ms_summary_bridge.convert.task import ConvertOptions
+from ms_summary_bridge.convert.verify import verify_logdirs
+from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary, TaggedValue
+from ms_summary_bridge.files.event_file import EventFileReader, read_pieces
+from ms_summary_bridge.files.records import Damage, Record
+from ms_summary_bridge.formats.protos import ms_pb, tb_pb
+from ms_summary_bridge.formats.wire import FLOAT32, FLOAT64, fixed64, length_delimited, varint
+from ms_summary_bridge.runs.archive import (
     Place,
     PlaceCounter,
     archive_name,
@@ -22,17 +30,9 @@ from ms_summary_bridge.archive import (
     read_archive,
     restore,
 )
-from ms_summary_bridge.convert import convert_logdir
-from ms_summary_bridge.event_file import EventFileReader, read_pieces
-from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary, TaggedValue
-from ms_summary_bridge.formats.protos import ms_pb, tb_pb
-from ms_summary_bridge.formats.wire import FLOAT32, FLOAT64, fixed64, length_delimited, varint
-from ms_summary_bridge.logdir import discover
-from ms_summary_bridge.records import Damage, Record
-from ms_summary_bridge.report import RunReport
-from ms_summary_bridge.run_task import ConvertOptions
+from ms_summary_bridge.runs.logdir import discover
+from ms_summary_bridge.runs.report import RunReport
 from ms_summary_bridge.values import Opaque, Scalar
-from ms_summary_bridge.verify import verify_logdirs
 from tests import strategies
 from tests.mindspore_run import START
 from tests.scripted import build_record, mindspore_name, put, tensorboard_name, version_payload
@@ -502,7 +502,7 @@ def test_place_reads_what_it_writes_and_nothing_else(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "ms_summary_bridge.archive replaces 1", "ms_summary_bridge.archive behind 1 00000000"]
+    "text", ["", "x", "ms_summary_bridge.runs.archive replaces 1", "ms_summary_bridge.runs.archive behind 1 00000000"]
 )
 def test_what_is_no_place_is_none(text: str) -> None:
     assert Place.decode(text) is None

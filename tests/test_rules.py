@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ms_summary_bridge.monitor.alert import Alert
-from ms_summary_bridge.monitor.config import DEFAULT_ALERTS
-from ms_summary_bridge.monitor.rules import Point, Rule, make_rule, rule_names
+from ms_summary_bridge.monitor.alarms.rules import Point, Rule, make_rule, rule_names
+from ms_summary_bridge.monitor.model.alert import Alert
+from ms_summary_bridge.monitor.model.config import DEFAULT_ALERTS
 
 NAN = math.nan
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ms_summary_bridge.monitor.stop import StopAgreement, Verdict
+from ms_summary_bridge.monitor.alarms.stop import StopAgreement, Verdict
 
 
 def test_one_rank_stops_at_once(tmp_path: Path) -> None:

@@ -19,19 +19,19 @@ from typing import Any
 import psutil
 import pytest
 
-from ms_summary_bridge.archive import make_decoder
-from ms_summary_bridge.convert import convert_logdir
+from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.errors import LogdirError
-from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Event, Summary
+from ms_summary_bridge.files.event_file import EventFileReader
 from ms_summary_bridge.mirror import home as home_module
 from ms_summary_bridge.mirror import watch
 from ms_summary_bridge.mirror.home import clean, open_home, user_directory
 from ms_summary_bridge.mirror.process import keep_up_to_date
+from ms_summary_bridge.mirror.summary_base import SummaryBase
 from ms_summary_bridge.mirror.watch import Mirror
-from ms_summary_bridge.report import Report
+from ms_summary_bridge.runs.archive import make_decoder
+from ms_summary_bridge.runs.report import Report
 from ms_summary_bridge.tensorboard_plugin.run_collector import RunCollector
-from ms_summary_bridge.viewers.summary_base import SummaryBase
 from tests.conftest import TrainSmall
 from tests.scripted import START, build_file, mindspore_name, put, tensorboard_name
 from tests.test_logdir import in_unprivileged_child, make_odd_tree

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ms_summary_bridge.convert import convert_logdir
+from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder
 from ms_summary_bridge.values import Histogram, Scalar
 from tests.conftest import TensorBoardClient, TensorBoardServer
@@ -118,8 +118,8 @@ def test_a_real_run_is_shown_whole(
 
 def read_values(directory: Path) -> dict[str, dict[int, Any]]:
     """Returns the values of every tag by step, read from the summary file record by record."""
-    from ms_summary_bridge.event_file import EventFileReader
     from ms_summary_bridge.events import Event, iter_points
+    from ms_summary_bridge.files.event_file import EventFileReader
 
     values: dict[str, dict[int, Any]] = {}
     (path,) = directory.glob("*_MS")

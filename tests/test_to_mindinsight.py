@@ -22,23 +22,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as Pillow
 
-from ms_summary_bridge.archive import archive_name, make_decoder, read_archive
-from ms_summary_bridge.convert import convert_logdir
+from ms_summary_bridge.convert.logdir import convert_logdir
+from ms_summary_bridge.convert.state import STATE_NAME
+from ms_summary_bridge.convert.task import ConvertOptions
+from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.errors import UnsupportedValueError
-from ms_summary_bridge.event_file import EventFileReader, read_pieces
 from ms_summary_bridge.events import Event, FileVersion, Summary, TaggedValue
+from ms_summary_bridge.files.event_file import EventFileReader, read_pieces
+from ms_summary_bridge.files.records import Record
 from ms_summary_bridge.formats.mindinsight import MAX_BUCKETS, MAX_TENSOR_ELEMENTS, fit_histogram, fit_value
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder, MindSporeEncoder
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from ms_summary_bridge.formats.wire import FLOAT32, FLOAT64, fixed64, length_delimited, varint
-from ms_summary_bridge.inspect import inspect_logdir
-from ms_summary_bridge.logdir import discover
-from ms_summary_bridge.records import Record
-from ms_summary_bridge.report import Report, RunReport
-from ms_summary_bridge.run_task import ConvertOptions
-from ms_summary_bridge.state import STATE_NAME
+from ms_summary_bridge.runs.archive import archive_name, make_decoder, read_archive
+from ms_summary_bridge.runs.inspect import inspect_logdir
+from ms_summary_bridge.runs.logdir import discover
+from ms_summary_bridge.runs.report import Report, RunReport
 from ms_summary_bridge.values import Histogram, Image, Scalar, Tensor, Value
-from ms_summary_bridge.verify import verify_logdirs
 from tests import strategies
 from tests.mindspore_run import START, write_summary
 from tests.mindspore_run import scalars as mindspore_scalars

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ms_summary_bridge.archive import archive_name
-from ms_summary_bridge.convert import convert_logdir
+from ms_summary_bridge.convert.logdir import convert_logdir
+from ms_summary_bridge.convert.task import ConvertOptions
+from ms_summary_bridge.convert.verify import Difference, verify_logdirs
 from ms_summary_bridge.errors import NoEventsError
 from ms_summary_bridge.events import Event
-from ms_summary_bridge.run_task import ConvertOptions
+from ms_summary_bridge.runs.archive import archive_name
 from ms_summary_bridge.values import Image, Scalar, Value
-from ms_summary_bridge.verify import Difference, verify_logdirs
 from tests.mindspore_run import PNG, START, event, histogram, image, scalar, scalars, tensor, write_summary
 from tests.scripted import build_file, put, tensorboard_name
 
@@ -145,7 +145,7 @@ def test_without_archives_what_they_held_is_one_sided(tmp_path: Path) -> None:
 
 
 def remove_last_record(path: Path) -> None:
-    from ms_summary_bridge.event_file import read_pieces
+    from ms_summary_bridge.files.event_file import read_pieces
 
     pieces = list(read_pieces(path))
     path.write_bytes(path.read_bytes()[: pieces[-1].offset])  # type: ignore[union-attr]

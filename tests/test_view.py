@@ -21,13 +21,14 @@ from typing import Any
 import psutil
 import pytest
 
-from ms_summary_bridge.cli import main
+from ms_summary_bridge.cli.app import main
+from ms_summary_bridge.convert.state import STATE_NAME
 from ms_summary_bridge.errors import BridgeError, UsageError
-from ms_summary_bridge.state import STATE_NAME
-from ms_summary_bridge.viewers import environment, summary_base, view
+from ms_summary_bridge.mirror import summary_base
+from ms_summary_bridge.mirror.summary_base import SummaryBase
+from ms_summary_bridge.viewers import environment, view
 from ms_summary_bridge.viewers.address import choose_port, describe_tunnel, url_of
 from ms_summary_bridge.viewers.program import Program
-from ms_summary_bridge.viewers.summary_base import SummaryBase
 from tests.scripted import build_file, build_record, mindspore_name, put, scalar_payload, tensorboard_name
 from tools.mindinsight_api import MindInsightClient, mindinsight_environment
 from tools.tensorboard_api import TensorBoardClient, stop_process
@@ -292,7 +293,7 @@ ASKED = """
 import sys
 from ms_summary_bridge.viewers import environment
 environment._CHECKOUT = sys.argv.pop(1)
-from ms_summary_bridge.cli import main
+from ms_summary_bridge.cli.app import main
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from ms_summary_bridge.convert import convert_logdir
+from ms_summary_bridge.convert.logdir import convert_logdir
 from tests.conftest import MindInsightServer, TensorBoardServer
 from tests.test_dataset_graph import golden, payload
 from tests.test_dataset_graph import write_run as write_dataset_run

@@ -16,14 +16,23 @@ from typing import Any
 import pytest
 
 from ms_summary_bridge.errors import ConfigError
-from ms_summary_bridge.monitor.alert_config import ActionConfig
-from ms_summary_bridge.monitor.config import WatchdogConfig
-from ms_summary_bridge.monitor.config_file import load_config
-from ms_summary_bridge.monitor.config_schema import build_section_schema
-from ms_summary_bridge.monitor.hang_limits import Hang, HangDetector, Recovery
-from ms_summary_bridge.monitor.hang_report import Findings, describe_hang, report_text
-from ms_summary_bridge.monitor.heartbeat import CALLS, EPOCH, PHASES, STEP, Beat, Heartbeat, HeartbeatReader, number_of
-from ms_summary_bridge.monitor.process_state import (
+from ms_summary_bridge.monitor.config.file import load_config
+from ms_summary_bridge.monitor.config.schema import build_section_schema
+from ms_summary_bridge.monitor.model.alert_config import ActionConfig
+from ms_summary_bridge.monitor.model.config import WatchdogConfig
+from ms_summary_bridge.monitor.watchdog.hang_limits import Hang, HangDetector, Recovery
+from ms_summary_bridge.monitor.watchdog.hang_report import Findings, describe_hang, report_text
+from ms_summary_bridge.monitor.watchdog.heartbeat import (
+    CALLS,
+    EPOCH,
+    PHASES,
+    STEP,
+    Beat,
+    Heartbeat,
+    HeartbeatReader,
+    number_of,
+)
+from ms_summary_bridge.monitor.watchdog.process_state import (
     ProcessState,
     catches,
     find_descendants,
@@ -32,8 +41,8 @@ from ms_summary_bridge.monitor.process_state import (
     is_same_program,
     read_state,
 )
-from ms_summary_bridge.monitor.stacks import Offer, StackReader, offer_stacks, stack_of
-from ms_summary_bridge.monitor.watchdog import poll_secs
+from ms_summary_bridge.monitor.watchdog.stacks import Offer, StackReader, offer_stacks, stack_of
+from ms_summary_bridge.monitor.watchdog.watchdog import poll_secs
 from tests.conftest import ROOT
 from tests.json_schema import is_valid
 
@@ -267,7 +276,7 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
     """A process with a second thread that answers to be asked for its stacks, and a fork of it."""
     code = """
 import os, sys, threading
-from ms_summary_bridge.monitor.stacks import offer_stacks
+from ms_summary_bridge.monitor.watchdog.stacks import offer_stacks
 offer = offer_stacks()
 def wait_in_thread():
     threading.Event().wait()

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from ms_summary_bridge.monitor import Monitor
-from ms_summary_bridge.monitor.config_file import load_config
-from ms_summary_bridge.monitor.distributed import Place
-from ms_summary_bridge.monitor.faults import Faults
-from ms_summary_bridge.monitor.heartbeat import HeartbeatReader
-from ms_summary_bridge.monitor.process_state import read_state
-from ms_summary_bridge.monitor.watchdog_link import WatchdogLink
+from ms_summary_bridge.monitor.config.file import load_config
+from ms_summary_bridge.monitor.watchdog.heartbeat import HeartbeatReader
+from ms_summary_bridge.monitor.watchdog.process_state import read_state
+from ms_summary_bridge.monitor.watchdog.watchdog_link import WatchdogLink
+from ms_summary_bridge.training.distributed import Place
+from ms_summary_bridge.training.faults import Faults
 from tests.bridge_scripts.runs import wait_until
 from tests.conftest import ROOT, TESTS
 from tests.monitor_run import strict_lines
@@ -340,7 +340,7 @@ def test_a_watchdog_that_cannot_be_started_costs_one_warning(
     def refuse(*_: object, **__: object) -> None:
         raise OSError(11, "Resource temporarily unavailable")
 
-    monkeypatch.setattr("ms_summary_bridge.monitor.watchdog_link.subprocess.Popen", refuse)
+    monkeypatch.setattr("ms_summary_bridge.monitor.watchdog.watchdog_link.subprocess.Popen", refuse)
     section = {"interval": 0, "backend": ["local"], "save_dir": str(tmp_path), "run_id": "run", "metrics": ["loss"]}
     with Monitor(section) as monitor:
         monitor.step(loss=0.5)

@@ -38,10 +38,10 @@ class CheckError(Exception):
 
 def read_series(directory: Path) -> Series:
     """Returns what the files of a run hold; of a value written twice for one step, one."""
-    from ms_summary_bridge.archive import make_decoder
-    from ms_summary_bridge.event_file import EventFileReader
     from ms_summary_bridge.events import Event, iter_points
-    from ms_summary_bridge.logdir import discover
+    from ms_summary_bridge.files.event_file import EventFileReader
+    from ms_summary_bridge.runs.archive import make_decoder
+    from ms_summary_bridge.runs.logdir import discover
 
     series: Series = {}
     for run in discover(str(directory)).runs:

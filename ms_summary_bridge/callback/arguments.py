@@ -1,7 +1,4 @@
-"""What users hand to `bridge.add_*`, brought into one form or refused with a reason.
-
-Layer: errors < **callback.arguments**.
-"""
+"""What users hand to `bridge.add_*`, brought into one form or refused with a reason."""
 
 from __future__ import annotations
 

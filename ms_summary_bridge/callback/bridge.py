@@ -1,6 +1,6 @@
 """SummaryBridge: one callback in the place of SummaryCollector, for both viewers.
 
-Layer: callback.session, callback.collector, callback.gradient_summary < **callback.bridge**. Imports mindspore.
+Imports mindspore.
 
 Here is *when* to collect; what and how are in the modules below. Nothing of ours may stop or slow a training: every
 call from MindSpore is guarded, and says once what went wrong.
@@ -25,16 +25,16 @@ from mindspore.train.callback import Callback, SummaryCollector
 
 from ms_summary_bridge.callback.collector import StockCollector, has_seam
 from ms_summary_bridge.callback.gradient_summary import GradientSummary
-from ms_summary_bridge.callback.measures import to_number
 from ms_summary_bridge.callback.session import Session
 from ms_summary_bridge.callback.step_values import StepValues, scalar_item
 from ms_summary_bridge.callback.user_values import UserValues
 from ms_summary_bridge.errors import InvalidValueError, UsageError
+from ms_summary_bridge.training.measures import to_number
 
 if TYPE_CHECKING:
     from ms_summary_bridge.callback.fallback import Fallback
-    from ms_summary_bridge.callback.link import WriterLink
     from ms_summary_bridge.callback.tensorboardx import BridgeSummaryWriter
+    from ms_summary_bridge.live_writer.link import WriterLink
 
 __all__ = ["SummaryBridge"]
 

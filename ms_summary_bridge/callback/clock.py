@@ -1,6 +1,6 @@
 """How long steps take, from the moments a callback is called.
 
-Layer: errors < **callback.clock**. No clock of its own: times are handed in.
+No clock of its own: times are handed in.
 """
 
 from __future__ import annotations

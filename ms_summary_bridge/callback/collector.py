@@ -1,6 +1,6 @@
 """The seam to MindSpore: its SummaryCollector, with the writer behind it replaced by ours.
 
-Layer: errors < **callback.collector**. Imports mindspore when used.
+Imports mindspore when used.
 
 SummaryCollector knows how to find graph, data set, input, lineage and the summary operators' tensors. What it collects
 goes to a SummaryRecord, which hands one dict for each step to a `WriterPool`, a forked process that polls without

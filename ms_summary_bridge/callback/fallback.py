@@ -1,7 +1,4 @@
-"""For a MindSpore whose internals are not known: its own writer, and a follower of its file for TensorBoard.
-
-Layer: follow < **callback.fallback**.
-"""
+"""For a MindSpore whose internals are not known: its own writer, and a follower of its file for TensorBoard."""
 
 from __future__ import annotations
 
@@ -9,9 +6,9 @@ import logging
 import threading
 from typing import Any, Final
 
-from ms_summary_bridge.convert import convert_logdir
+from ms_summary_bridge.convert.follow import follow_logdir
+from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.errors import BridgeError
-from ms_summary_bridge.follow import follow_logdir
 
 __all__ = ["Fallback"]
 

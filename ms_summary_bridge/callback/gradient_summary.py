@@ -1,6 +1,6 @@
 """GradientSummary: a one-step training cell whose gradients reach both viewers through summary operators.
 
-Layer: errors < **callback.gradient_summary**. Imports mindspore.
+Imports mindspore.
 
 Of one cell two graphs are compiled: with summary operators for the steps that are recorded, and without them for all
 others, which then cost nothing. An `if` inside one graph does not do (measured on MindSpore 2.10, CPU): of the

@@ -1,6 +1,6 @@
 """One session of a bridge: from the first collected value to the end of a training or an evaluation.
 
-Layer: callback.link < **callback.session**. Imports mindspore when used.
+Imports mindspore when used.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from ms_summary_bridge.callback.link import WriterLink
-from ms_summary_bridge.callback.run_config import LiveRunConfig
+from ms_summary_bridge.live_writer.link import WriterLink
+from ms_summary_bridge.live_writer.run_config import LiveRunConfig
 
 __all__ = ["Session", "rank_directory", "rank_of"]
 

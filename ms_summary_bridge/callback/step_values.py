@@ -1,6 +1,6 @@
 """What is recorded of one training step beside what SummaryCollector finds: loss, rates, times, parameters.
 
-Layer: callback.clock, callback.measures < **callback.step_values**. Imports mindspore.
+Imports mindspore.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import mindspore
 import numpy as np
 
 from ms_summary_bridge.callback.clock import StepClock
-from ms_summary_bridge.callback.measures import (
+from ms_summary_bridge.training.measures import (
     batch_size,
     device_memory,
     find_optimizer,

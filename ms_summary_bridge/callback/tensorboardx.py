@@ -1,7 +1,5 @@
 """A tensorboardX `SummaryWriter` whose events go to the files of a live run.
 
-Layer: callback.link < **callback.tensorboardx**.
-
 Every `add_*` of it works as its documentation says. What differs is what lies below: nothing blocks when the disk is
 full, `flush` is a barrier, and all events of a run land in its one event file. `add_scalars` and `add_hparams` make
 child runs, because TensorBoard compares curves between runs only.
@@ -17,7 +15,7 @@ from typing import Any
 from tensorboardX.summary import hparams, scalar
 from tensorboardX.writer import FileWriter, SummaryWriter
 
-from ms_summary_bridge.callback.link import WriterLink
+from ms_summary_bridge.live_writer.link import WriterLink
 
 __all__ = ["BridgeSummaryWriter", "LinkOf"]
 

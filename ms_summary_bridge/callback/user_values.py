@@ -1,7 +1,4 @@
-"""The values that users add themselves, `bridge.add_*`: checked here, written like collected ones.
-
-Layer: callback.arguments, callback.measures < **callback.user_values**.
-"""
+"""The values that users add themselves, `bridge.add_*`: checked here, written like collected ones."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ms_summary_bridge.callback.arguments import as_batch, as_step
-from ms_summary_bridge.callback.measures import to_array
 from ms_summary_bridge.errors import InvalidValueError
+from ms_summary_bridge.training.measures import to_array
 
 __all__ = ["UserValues"]
 

@@ -1,6 +1,6 @@
 """All buckets of one of MindSpore's histograms at once.
 
-Layer: **formats._bucket_table**. An optimiser: `formats._histogram` has the general way, with the same result.
+An optimiser: `formats._histogram` has the general way, with the same result.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Histograms in both formats' messages.
 
-Layer: values, formats._bucket_table < **formats._histogram**.
-
 MindSpore stores each bucket as (left, width, count) with integer counts, and beside them min, max, sum, the number of
 values and how many were not finite. TensorBoard draws a `[k, 3]` float64 tensor of (left, right, count) and stores
 nothing beside it, so the rest travels in the value's plugin data (`proto/tensorboard/origin.proto`), where

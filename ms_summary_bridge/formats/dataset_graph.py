@@ -1,7 +1,5 @@
 """MindSpore's graph of a data set, as a numbered pipeline that a person reads in TensorBoard's text page.
 
-Layer: formats.dataset_pipeline < **formats.dataset_graph**.
-
 The markdown is that of TensorBoard 2.21 (Python-Markdown): a list inside a list is indented by four spaces, and two
 lists at one depth would run into one, so there is only the numbered kind.
 """

@@ -1,7 +1,5 @@
 """MindSpore's graph of a data set as plain stages with their parameters, for whoever shows it.
 
-Layer: formats.protos < **formats.dataset_pipeline**.
-
 Source: `proto/mindspore/lineage.proto`. What stands where was measured on MindSpore 2.10: the outermost stage is the
 last one, `op_type` names a stage and `sampler_name` a sampler; an operation of a `map` is named by `tensor_op_name`,
 and its parameters are one JSON object, `tensor_op_params`. Lists are lists of JSON texts.

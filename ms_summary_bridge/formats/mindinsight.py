@@ -1,7 +1,5 @@
 """What MindInsight can draw: values of a TensorBoard log, fitted to its rules.
 
-Layer: values, formats.wire, formats._tensor < **formats.mindinsight**.
-
 Source: the rules were measured on MindInsight 2.3.1. It drops a histogram of more than 90 buckets without a word, draws
 a bucket without width as empty, and shows nothing where min is above max; it serves every image as PNG; of a tensor it
 reads `float_data` alone.
@@ -20,8 +18,8 @@ import numpy as np
 from ms_summary_bridge.errors import EventDecodeError, InvalidValueError, UnsupportedValueError
 from ms_summary_bridge.events import TaggedValue
 from ms_summary_bridge.formats import wire
-from ms_summary_bridge.formats._origin import decode_metadata, decode_origin
-from ms_summary_bridge.formats._tensor import decode_tensorboard_tensor
+from ms_summary_bridge.formats.plugin_data import decode_metadata, decode_origin
+from ms_summary_bridge.formats.tensor import decode_tensorboard_tensor
 from ms_summary_bridge.values import Histogram, Image, Opaque, Tensor
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """MindSpore's side: payload of a summary or lineage record to and from `Event`.
 
-Layer: values, events < **formats.mindspore**. Does not know the TensorBoard side.
+Does not know the TensorBoard side.
 
 Source: `proto/mindspore/`; that a graph record has no step, a version record neither, and that the lineage file uses
 numbers of its own was measured on files of MindSpore 2.10.
@@ -17,12 +17,12 @@ from ms_summary_bridge.errors import EventDecodeError, InvalidValueError, Unsupp
 from ms_summary_bridge.events import Content, Encoded, Event, FileVersion, Loss, SessionLog, Summary, TaggedValue
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats._histogram import decode_mindspore_histogram, encode_mindspore_histogram
-from ms_summary_bridge.formats._names import TagNames
-from ms_summary_bridge.formats._origin import decode_writer, encode_writer
-from ms_summary_bridge.formats._scalar_shape import ScalarShapes
-from ms_summary_bridge.formats._tensor import decode_mindspore_tensor, encode_mindspore_tensor
-from ms_summary_bridge.formats.graph_events import draw_in_mindinsight, is_converted_graph
+from ms_summary_bridge.formats.graphs.events import draw_in_mindinsight, is_converted_graph
 from ms_summary_bridge.formats.mindinsight import fit_value
+from ms_summary_bridge.formats.plugin_data import decode_writer, encode_writer
+from ms_summary_bridge.formats.scalar_shapes import ScalarShapes
+from ms_summary_bridge.formats.tag_names import TagNames
+from ms_summary_bridge.formats.tensor import decode_mindspore_tensor, encode_mindspore_tensor
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor
 
 __all__ = ["FILE_VERSION", "FORMAT", "MindSporeDecoder", "MindSporeEncoder", "is_of_lineage_file"]

@@ -12,7 +12,6 @@ descriptor pool of our own. Generated modules would not do: they refuse a protob
 that wrote them, and the shared pool refuses a name that another package has declared differently.
 Messages of different pools do not mix; bytes are what passes between them.
 
-Layer: formats; imports nothing of this package.
 Source: the head of each file in proto/ names the descriptor that it follows. The message factory:
 https://github.com/protocolbuffers/protobuf/blob/v3.20.3/python/google/protobuf/message_factory.py
 (`MessageFactory.GetPrototype`, up to 4.21) and `GetMessageClass` in the same file from 4.22 on.

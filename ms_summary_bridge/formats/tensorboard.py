@@ -1,6 +1,6 @@
 """TensorBoard's side: payload of an event record to and from `Event`.
 
-Layer: values, events < **formats.tensorboard**. Does not know MindSpore's side.
+Does not know MindSpore's side.
 
 Source: `proto/tensorboard/`. Which encodings each of TensorBoard's two loaders shows was measured on 2.21: a scalar is
 written as `simple_value`, a histogram as a float64 `[k, 3]` tensor and an image as `Summary.Image`, because both
@@ -34,8 +34,8 @@ from ms_summary_bridge.formats._histogram import (
     encode_histogram_extras,
     encode_tensorboard_histogram,
 )
-from ms_summary_bridge.formats._names import TagNames
-from ms_summary_bridge.formats._origin import (
+from ms_summary_bridge.formats.graphs.events import draw_in_tensorboard, is_converted_graph
+from ms_summary_bridge.formats.plugin_data import (
     DATA_CLASS_SCALAR,
     DATA_CLASS_TENSOR,
     Origin,
@@ -46,15 +46,15 @@ from ms_summary_bridge.formats._origin import (
     encode_metadata,
     encode_writer,
 )
-from ms_summary_bridge.formats._scalar_shape import ScalarShapes
-from ms_summary_bridge.formats._tensor import (
+from ms_summary_bridge.formats.scalar_shapes import ScalarShapes
+from ms_summary_bridge.formats.tag_names import TagNames
+from ms_summary_bridge.formats.tensor import (
     DT_DOUBLE,
     decode_tensorboard_tensor,
     encode_tensorboard_tensor,
     statistics_table,
     value_histogram,
 )
-from ms_summary_bridge.formats.graph_events import draw_in_tensorboard, is_converted_graph
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor, Value
 
 if TYPE_CHECKING:
@@ -415,9 +415,9 @@ class TensorBoardEncoder:
     def _encode_landscape(self, tag: str, value: Opaque) -> list[bytes]:
         """Draws a loss landscape as a mesh and as an image; the landscape itself goes to the archive."""
         # Here: few runs have one, and pillow takes time to load.
-        from ms_summary_bridge.formats._contour import SIZE
-        from ms_summary_bridge.formats._mesh import encode_mesh
-        from ms_summary_bridge.formats.landscape import draw_landscape
+        from ms_summary_bridge.formats.landscapes.contour import SIZE
+        from ms_summary_bridge.formats.landscapes.drawing import draw_landscape
+        from ms_summary_bridge.formats.landscapes.mesh import encode_mesh
 
         mesh, picture = draw_landscape(value.payload, tag)
         origin = Origin(tag, derived=True, kind=value.kind)

@@ -1,7 +1,5 @@
 """The protobuf wire format, as far as the hot messages need it.
 
-Layer: errors < **formats.wire**.
-
 The few messages that make up nearly all records (scalar, histogram, image, tensor) are read and written here
 without message objects, for three reasons: a float32 NaN keeps its payload, unknown fields are noticed, and inside
 a MindSpore process protobuf runs in pure Python, 10 to 30 times slower. Tests hold every byte against the message

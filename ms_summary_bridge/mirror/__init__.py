@@ -1,7 +1,5 @@
 """Mirror: a logdir as TensorBoard should see it, with MindSpore's runs converted and all else as it is.
 
-Layer: convert, logdir < **mirror**.
-
 A viewer is given one path, `Home.logdir`. It is a symbolic link: to the logdir itself while nothing of MindSpore's is
 below it, and to a tree of links (`overlay`) once there is. A link is replaced in one step, so a reader sees the one or
 the other, and every path below keeps its name. A child process does the work (`process`), directory by directory

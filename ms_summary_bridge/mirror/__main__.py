@@ -1,7 +1,5 @@
 """The child process that keeps a mirror up to date: `python -m ms_summary_bridge.mirror HOME SOURCE LIMIT`.
 
-Layer: mirror.watch < **mirror.__main__**.
-
 Each line of its output is one message: `warning TEXT`, or `fault TEXT` as the last one.
 """
 

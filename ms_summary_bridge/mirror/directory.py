@@ -1,7 +1,5 @@
 """One directory with MindSpore files: what of it must be converted, and its conversion.
 
-Layer: convert, logdir, mirror.home < **mirror.directory**.
-
 The files are converted through a view, a directory of links to those of this one directory, so that each directory has
 a state and an output of its own: what grows costs nothing for the others, and what is damaged stays alone.
 
@@ -20,14 +18,14 @@ from typing import Final
 
 import msgspec
 
-from ms_summary_bridge.convert import convert_logdir
+from ms_summary_bridge.convert.logdir import convert_logdir
+from ms_summary_bridge.convert.task import ConvertOptions
 from ms_summary_bridge.errors import BridgeError, NoEventsError
-from ms_summary_bridge.file_names import MINDSPORE, TENSORBOARD, format_of_name
-from ms_summary_bridge.logdir import LIVE, SOURCE, Logdir, Run, discover
+from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD, format_of_name
 from ms_summary_bridge.mirror.home import Home, clear_directory, replace_link, size_of
 from ms_summary_bridge.mirror.overlay import Shown
-from ms_summary_bridge.report import Report
-from ms_summary_bridge.run_task import ConvertOptions
+from ms_summary_bridge.runs.logdir import LIVE, SOURCE, Logdir, Run, discover
+from ms_summary_bridge.runs.report import Report
 
 __all__ = ["FileFact", "MirroredDirectory"]
 
@@ -226,7 +224,7 @@ def _is_covered(mindspore: list[Run], live: list[Run]) -> bool:
     """Whether the callback has written every training to a TensorBoard file too.
 
     It gives both files of a training the same seconds; when it begins a new MindSpore file for one that is full, that
-    has the next second (`callback.live_run`).
+    has the next second (`live_writer.live_run`).
     """
     begun = {file.created for run in live for file in run.files}
     for created in sorted({file.created for run in mindspore for file in run.files}):

@@ -1,6 +1,6 @@
 """Where a mirror lives: a directory of the user's cache for each logdir, with its locks, and the cleaning of old ones.
 
-Layer: errors < **mirror.home**. Starts with the viewer, so it loads nothing else.
+Starts with the viewer, so it loads nothing else.
 
 Below the cache (`$XDG_CACHE_HOME/ms_summary_bridge/tensorboard`) each logdir has a directory:
 

@@ -1,7 +1,5 @@
 """Overlay: the tree of links that shows converted files in the place of MindSpore's, and all else as it is.
 
-Layer: mirror.home < **mirror.overlay**.
-
 A directory of the logdir with converted runs in it, or below it, has a node: a real directory whose entries are links
 to all that the logdir's directory holds, to the converted files, and to the nodes of directories below. Every other
 directory is one link, so whatever happens in it, now or later, the viewer sees without us. Nodes lie side by side and

@@ -1,6 +1,6 @@
 """Process: starts the child that keeps a mirror up to date, and lets the viewer go on without it when it cannot.
 
-Layer: mirror.home < **mirror.process**. Runs in the viewer's process, and loads nothing that converts.
+Runs in the viewer's process, and loads nothing that converts.
 """
 
 from __future__ import annotations

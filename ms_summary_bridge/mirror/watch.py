@@ -1,7 +1,5 @@
 """Watch: the rounds in which a mirror looks at its logdir, converts what is new, and shows it.
 
-Layer: file_tree, mirror.directory, mirror.overlay < **mirror.watch**.
-
 A look opens no file: names and sizes say whether anything of MindSpore's is there and has changed. What converts is
 loaded when there is something to convert.
 """
@@ -15,8 +13,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ms_summary_bridge.errors import BridgeError, LogdirError
-from ms_summary_bridge.file_names import MINDSPORE, format_of_name
-from ms_summary_bridge.file_tree import Directory, WalkLog, walk_local
+from ms_summary_bridge.files.file_names import MINDSPORE, format_of_name
+from ms_summary_bridge.files.file_tree import Directory, WalkLog, walk_local
 from ms_summary_bridge.mirror.home import Home, clean, clear_directory
 
 if TYPE_CHECKING:

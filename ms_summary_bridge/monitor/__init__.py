@@ -1,7 +1,5 @@
 """Records a whole training from one section of a file: values, console lines, a journal and warnings.
 
-Layer: errors, callback < **monitor**.
-
 What is named here is loaded when it is asked for: `import ms_summary_bridge.monitor` loads no mindspore.
 """
 
@@ -13,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ms_summary_bridge.monitor.build import build_monitor_callbacks, register_callback
     from ms_summary_bridge.monitor.callback import MindSporeTransformersMonitor
-    from ms_summary_bridge.monitor.config import MonitorConfig
-    from ms_summary_bridge.monitor.config_file import load_config
+    from ms_summary_bridge.monitor.config.file import load_config
     from ms_summary_bridge.monitor.loop import Monitor
     from ms_summary_bridge.monitor.metrics import Metric, register_metric
+    from ms_summary_bridge.monitor.model.config import MonitorConfig
 
 __all__ = [
     "Metric",
@@ -33,9 +31,9 @@ _HOMES = {
     "Metric": "metrics",
     "MindSporeTransformersMonitor": "callback",
     "Monitor": "loop",
-    "MonitorConfig": "config",
+    "MonitorConfig": "model.config",
     "build_monitor_callbacks": "build",
-    "load_config": "config_file",
+    "load_config": "config.file",
     "register_callback": "build",
     "register_metric": "metrics",
 }

@@ -1,6 +1,6 @@
 """What alarms ask of the training thread, between two steps: a checkpoint, and to stop.
 
-Layer: monitor.recorder < **monitor.alarm_commands**. Imports no mindspore.
+Imports no mindspore.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ms_summary_bridge.monitor.alarm_sink import REPORT
-from ms_summary_bridge.monitor.alert import Alert
+from ms_summary_bridge.monitor.alarms.alarm_sink import REPORT
+from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.recorder import Recorder
-from ms_summary_bridge.monitor.run_record import rank_directory
+from ms_summary_bridge.monitor.sinks.run_record import rank_directory
 
 __all__ = ["AlarmCommands"]
 

@@ -1,6 +1,6 @@
 """Makes the callbacks that one `monitor_config` section asks for.
 
-Layer: monitor.config_file, monitor.run_record, callback < **monitor.build**. Loads mindspore when it makes a callback.
+Loads mindspore when it makes a callback.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from importlib import import_module
 from typing import Any, Final, TypeVar
 
 from ms_summary_bridge.errors import UsageError
-from ms_summary_bridge.monitor.backends import require_backends, summary_directory
-from ms_summary_bridge.monitor.config import MonitorConfig
-from ms_summary_bridge.monitor.config_file import load_config
-from ms_summary_bridge.monitor.distributed import find_place
-from ms_summary_bridge.monitor.run_record import choose_run_directory
+from ms_summary_bridge.monitor.config.file import load_config
+from ms_summary_bridge.monitor.model.config import MonitorConfig
+from ms_summary_bridge.monitor.sinks.backends import require_backends, summary_directory
+from ms_summary_bridge.monitor.sinks.run_record import choose_run_directory
+from ms_summary_bridge.training.distributed import find_place
 
 __all__ = ["build_monitor_callbacks", "register_callback"]
 
@@ -87,7 +87,7 @@ def build_monitor_callbacks(
     directory = choose_run_directory(config, find_place())
     monitor.run_directory = directory
     if saves:
-        from ms_summary_bridge.monitor.best_checkpoint import SaveBestCheckpoint
+        from ms_summary_bridge.monitor.checkpoints.best_checkpoint import SaveBestCheckpoint
 
         # Before the monitor, whose journal ends with the training, and so with the last checkpoint in it.
         checkpoints = SaveBestCheckpoint(

@@ -1,6 +1,6 @@
 """MindSporeTransformersMonitor: the monitor as a callback of MindSpore's `Model`.
 
-Layer: monitor.recorder, monitor.neighbours, monitor.watchdog_link < **monitor.callback**. Imports mindspore.
+Imports mindspore.
 
 Nothing of ours may stop or slow a training: every call from MindSpore is guarded, and says once what went wrong.
 """
@@ -18,19 +18,24 @@ from typing import Any, Final
 import mindspore
 from mindspore.train.callback import Callback, RunContext
 
-from ms_summary_bridge.callback.measures import find_optimizer, rate_reader
 from ms_summary_bridge.errors import ConfigError
 from ms_summary_bridge.monitor.alarm_commands import AlarmCommands
-from ms_summary_bridge.monitor.callback_times import CallbackTimes
-from ms_summary_bridge.monitor.config import MonitorConfig
-from ms_summary_bridge.monitor.config_file import load_config
-from ms_summary_bridge.monitor.distributed import find_place
-from ms_summary_bridge.monitor.faults import Faults, guarded
-from ms_summary_bridge.monitor.neighbours import find_link, meet_loss_monitors, save_checkpoint, trainable_parameters
+from ms_summary_bridge.monitor.config.file import load_config
+from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.recorder import Recorder
-from ms_summary_bridge.monitor.step_tap import StepTap
-from ms_summary_bridge.monitor.training_parameters import TrainingParameters, complete_facts, read_facts
-from ms_summary_bridge.monitor.watchdog_link import WatchdogLink
+from ms_summary_bridge.monitor.steps.callback_times import CallbackTimes
+from ms_summary_bridge.monitor.steps.neighbours import (
+    find_link,
+    meet_loss_monitors,
+    save_checkpoint,
+    trainable_parameters,
+)
+from ms_summary_bridge.monitor.steps.step_tap import StepTap
+from ms_summary_bridge.monitor.steps.training_parameters import TrainingParameters, complete_facts, read_facts
+from ms_summary_bridge.monitor.watchdog.watchdog_link import WatchdogLink
+from ms_summary_bridge.training.distributed import find_place
+from ms_summary_bridge.training.faults import Faults, guarded
+from ms_summary_bridge.training.measures import find_optimizer, rate_reader
 
 __all__ = ["MindSporeTransformersMonitor"]
 

@@ -1,6 +1,6 @@
 """Monitor: the monitor for training loops of one's own, with or without MindSpore.
 
-Layer: monitor.recorder, monitor.watchdog_link < **monitor.loop**. Imports no mindspore.
+Imports no mindspore.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from ms_summary_bridge.callback.measures import to_number
 from ms_summary_bridge.errors import UsageError
 from ms_summary_bridge.monitor.alarm_commands import AlarmCommands
-from ms_summary_bridge.monitor.config import MonitorConfig
-from ms_summary_bridge.monitor.config_file import load_config
-from ms_summary_bridge.monitor.distributed import find_place
-from ms_summary_bridge.monitor.facts import TrainingFacts
-from ms_summary_bridge.monitor.faults import Faults, guarded
+from ms_summary_bridge.monitor.config.file import load_config
+from ms_summary_bridge.monitor.model.config import MonitorConfig
+from ms_summary_bridge.monitor.model.facts import TrainingFacts
 from ms_summary_bridge.monitor.recorder import Recorder
-from ms_summary_bridge.monitor.watchdog_link import WatchdogLink
+from ms_summary_bridge.monitor.watchdog.watchdog_link import WatchdogLink
+from ms_summary_bridge.training.distributed import find_place
+from ms_summary_bridge.training.faults import Faults, guarded
+from ms_summary_bridge.training.measures import to_number
 
 __all__ = ["Monitor"]
 

@@ -1,6 +1,6 @@
 """The engine: is told of every step, and makes samples, warnings and notes of what it hears.
 
-Layer: monitor.step_tap, monitor.sampling, monitor.alarm_sink < **monitor.recorder**. Imports no mindspore.
+Imports no mindspore.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from typing import Any, Final
 
 import msgspec
 
-from ms_summary_bridge.callback.link import WriterLink
-from ms_summary_bridge.monitor.actions import Origin
-from ms_summary_bridge.monitor.alarm_sink import AlarmSink
-from ms_summary_bridge.monitor.alarms import Alarms
-from ms_summary_bridge.monitor.backends import make_sinks, require_backends, summary_directory
-from ms_summary_bridge.monitor.breakdown import Breakdown
-from ms_summary_bridge.monitor.config import Bounds, MonitorConfig
-from ms_summary_bridge.monitor.distributed import Place, find_place
-from ms_summary_bridge.monitor.facts import TrainingFacts
-from ms_summary_bridge.monitor.faults import Faults
-from ms_summary_bridge.monitor.heartbeat import Heartbeat, number_of
-from ms_summary_bridge.monitor.run_record import choose_run_directory, describe_run, rank_directory
-from ms_summary_bridge.monitor.sample import Note, Sample
-from ms_summary_bridge.monitor.sampling import Sampling
-from ms_summary_bridge.monitor.step_reader import StepReader
-from ms_summary_bridge.monitor.step_tap import StepTap
-from ms_summary_bridge.monitor.stop import StopAgreement
-from ms_summary_bridge.monitor.writer import Sink, Writer
+from ms_summary_bridge.live_writer.link import WriterLink
+from ms_summary_bridge.monitor.alarms.actions import Origin
+from ms_summary_bridge.monitor.alarms.alarm_sink import AlarmSink
+from ms_summary_bridge.monitor.alarms.alarms import Alarms
+from ms_summary_bridge.monitor.alarms.stop import StopAgreement
+from ms_summary_bridge.monitor.model.config import Bounds, MonitorConfig
+from ms_summary_bridge.monitor.model.facts import TrainingFacts
+from ms_summary_bridge.monitor.model.sample import Note, Sample
+from ms_summary_bridge.monitor.sinks.backends import make_sinks, require_backends, summary_directory
+from ms_summary_bridge.monitor.sinks.run_record import choose_run_directory, describe_run, rank_directory
+from ms_summary_bridge.monitor.sinks.writer import Sink, Writer
+from ms_summary_bridge.monitor.steps.breakdown import Breakdown
+from ms_summary_bridge.monitor.steps.sampling import Sampling
+from ms_summary_bridge.monitor.steps.step_reader import StepReader
+from ms_summary_bridge.monitor.steps.step_tap import StepTap
+from ms_summary_bridge.monitor.watchdog.heartbeat import Heartbeat, number_of
+from ms_summary_bridge.training.distributed import Place, find_place
+from ms_summary_bridge.training.faults import Faults
 
 __all__ = ["Recorder", "interval_secs"]
 

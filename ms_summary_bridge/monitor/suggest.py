@@ -1,7 +1,5 @@
 """Proposes limits for `warn_on_value` from the journal of a healthy run.
 
-Layer: monitor.metric_names < **monitor.suggest**.
-
 A limit is a quarter beyond the worst value of the run, and more where the values scatter widely, so that the run itself
 would not have warned. Median and median deviation are used because one odd sample does not move them.
 """
@@ -16,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from ms_summary_bridge.errors import UsageError
-from ms_summary_bridge.monitor.metric_names import METRICS, Way
+from ms_summary_bridge.monitor.model.metric_names import METRICS, Way
 
 __all__ = ["EVERY_STEP", "Limit", "Suggestion", "suggest_limits", "write_suggestion"]
 

@@ -1,7 +1,5 @@
 """Tries a configuration: three real steps and a test alarm in another process, and what came out of them.
 
-Layer: monitor.config_file, monitor.alarms, run_points < **monitor.trial**.
-
 Everything goes to a directory that is removed afterwards, whatever `save_dir` and `bridge` say.
 """
 
@@ -21,12 +19,12 @@ from typing import Any, Final
 import msgspec
 
 from ms_summary_bridge.errors import BridgeError, ConfigError, MissingDependencyError
-from ms_summary_bridge.logdir import discover
-from ms_summary_bridge.monitor.actions import OUTSIDE
-from ms_summary_bridge.monitor.alarms import list_actions
-from ms_summary_bridge.monitor.config import MonitorConfig
-from ms_summary_bridge.monitor.config_check import OWN_TYPES
-from ms_summary_bridge.run_points import RunReading, read_points
+from ms_summary_bridge.monitor.alarms.actions import OUTSIDE
+from ms_summary_bridge.monitor.alarms.alarms import list_actions
+from ms_summary_bridge.monitor.config.check import OWN_TYPES
+from ms_summary_bridge.monitor.model.config import MonitorConfig
+from ms_summary_bridge.runs.logdir import discover
+from ms_summary_bridge.runs.reading import RunReading, read_points
 
 __all__ = ["TrialReport", "try_config"]
 

@@ -1,6 +1,6 @@
 """Trains three steps of a tiny network with a configuration: the program that `config check --try` starts.
 
-Layer: monitor.build < **monitor.trial_training**. Imports mindspore; it runs in a process of its own.
+Imports mindspore; it runs in a process of its own.
 
 Usage: python -m ms_summary_bridge.monitor.trial_training CONFIG.json
 """

@@ -1,6 +1,6 @@
 """What the dashboard tells of a monitor's journal: alerts, milestones, how it goes and how it ended.
 
-Layer: monitor.journal < **tensorboard_plugin.journal_facts**. Imports no tensorboard.
+Imports no tensorboard.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from ms_summary_bridge.errors import LogdirError
-from ms_summary_bridge.monitor.journal import JOURNAL, journal_files
+from ms_summary_bridge.monitor.sinks.journal import JOURNAL, journal_files
 
 __all__ = ["JournalFacts", "find_journals"]
 

@@ -1,7 +1,5 @@
 """The dashboard "MindSpore": its page, and the data that the page asks for.
 
-Layer: tensorboard_plugin.run_collector < **tensorboard_plugin.plugin**.
-
 TensorBoard puts the module into a frame of its own page, under the same address and the content security policy that
 allows scripts of that address alone (TensorBoard 2.21, `plugin_entry.html`). So there is one module without anything
 from elsewhere, and the styles are in it.
@@ -18,7 +16,7 @@ from tensorboard.plugins import base_plugin
 from werkzeug import wrappers
 
 from ms_summary_bridge.errors import BridgeError
-from ms_summary_bridge.report import encode_json
+from ms_summary_bridge.runs.report import encode_json
 from ms_summary_bridge.tensorboard_plugin.run_collector import RunCollector
 
 __all__ = ["MindSporePlugin"]

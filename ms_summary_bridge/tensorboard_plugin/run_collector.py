@@ -1,6 +1,6 @@
 """Keeps what is known of the runs below a logdir, and reads what is new when somebody asks, behind the answer.
 
-Layer: logdir, tensorboard_plugin.run_table < **tensorboard_plugin.run_collector**. Imports no tensorboard.
+Imports no tensorboard.
 
 Nothing is read while nobody looks at the page. A look runs in a thread of its own, one at a time, which rests between
 batches, since it shares the interpreter with all of the viewer. A question is answered with what is known so far.
@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from ms_summary_bridge.errors import BridgeError
-from ms_summary_bridge.file_names import MINDSPORE
-from ms_summary_bridge.logdir import LIVE, SOURCE, Logdir, Run, discover
+from ms_summary_bridge.files.file_names import MINDSPORE
+from ms_summary_bridge.runs.logdir import LIVE, SOURCE, Logdir, Run, discover
 from ms_summary_bridge.tensorboard_plugin.journal_facts import JournalFacts, find_journals
 from ms_summary_bridge.tensorboard_plugin.run_table import KnownRun, compare_configs, describe_row, describe_run
 

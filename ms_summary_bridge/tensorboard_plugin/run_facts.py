@@ -1,6 +1,6 @@
 """What the dashboard tells of one run's event files: read once, and then only what has been added.
 
-Layer: run_points, tensorboard_plugin.series_facts < **tensorboard_plugin.run_facts**. Imports no tensorboard.
+Imports no tensorboard.
 
 A run whose archives hold a part of it has no order by file alone, and is read again as a whole when it has changed.
 """
@@ -18,17 +18,18 @@ from typing import Final
 
 import msgspec
 
-from ms_summary_bridge.archive import LINEAGE, make_decoder
 from ms_summary_bridge.errors import BridgeError, EventDecodeError
-from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Decoder, Event, FileVersion, Summary, TaggedValue
-from ms_summary_bridge.formats import hparams, wire
-from ms_summary_bridge.formats._session import SESSION_KINDS, Session
-from ms_summary_bridge.formats.lineage import read_lineage
-from ms_summary_bridge.logdir import LogFile, Run
-from ms_summary_bridge.records import Damage, Incomplete, Padding
-from ms_summary_bridge.report import DamagedRange
-from ms_summary_bridge.run_points import RunReading, read_restored
+from ms_summary_bridge.files.event_file import EventFileReader
+from ms_summary_bridge.files.records import Damage, Incomplete, Padding
+from ms_summary_bridge.formats import wire
+from ms_summary_bridge.formats.sessions import hparams
+from ms_summary_bridge.formats.sessions.lineage import read_lineage
+from ms_summary_bridge.formats.sessions.session import SESSION_KINDS, Session
+from ms_summary_bridge.runs.archive import LINEAGE, make_decoder
+from ms_summary_bridge.runs.logdir import LogFile, Run
+from ms_summary_bridge.runs.reading import RunReading, read_restored
+from ms_summary_bridge.runs.report import DamagedRange
 from ms_summary_bridge.tensorboard_plugin.series_facts import NonFinite, ScalarFacts
 from ms_summary_bridge.values import Histogram, Opaque, Scalar
 

@@ -1,7 +1,6 @@
 """What is known of runs as plain data for the page: a row for each in the comparison, and all of one run.
 
-Layer: formats.dataset_pipeline, tensorboard_plugin.run_facts, tensorboard_plugin.journal_facts <
-**tensorboard_plugin.run_table**. Imports no tensorboard.
+Imports no tensorboard.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from ms_summary_bridge.errors import InvalidValueError
-from ms_summary_bridge.formats._session import HParam, Session
 from ms_summary_bridge.formats.dataset_pipeline import read_pipeline
+from ms_summary_bridge.formats.sessions.session import HParam, Session
 from ms_summary_bridge.tensorboard_plugin.journal_facts import JournalFacts
 from ms_summary_bridge.tensorboard_plugin.run_facts import RunFacts
 from ms_summary_bridge.tensorboard_plugin.series_facts import NonFinite

@@ -1,6 +1,6 @@
 """What the dashboard keeps of one tag's series, in bounded memory.
 
-Layer: values < **tensorboard_plugin.series_facts**. Imports no tensorboard.
+Imports no tensorboard.
 """
 
 from __future__ import annotations

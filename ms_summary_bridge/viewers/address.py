@@ -1,7 +1,4 @@
-"""Address: the port a viewer gets, and how a person reaches it.
-
-Layer: errors < **viewers.address**.
-"""
+"""Address: the port a viewer gets, and how a person reaches it."""
 
 from __future__ import annotations
 

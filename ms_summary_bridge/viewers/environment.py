@@ -1,7 +1,5 @@
 """Environment: where MindInsight is installed, with the versions it still works with, and how that is made.
 
-Layer: mirror.home, viewers.program < **viewers.environment**.
-
 MindInsight cannot be installed beside MindSpore any more. What it needs is in `mindinsight.txt` beside this module.
 """
 

@@ -1,6 +1,6 @@
 """Guard: runs one program, and ends it with all its children once the process that asked for it is gone.
 
-Layer: the lowest; imports nothing of this package, and is started as a file: `python guard.py COMMAND...`.
+Started as a file: `python guard.py COMMAND...`.
 
 It leads a session of its own, so all that the program starts is in its process group, servers that outlive the program
 too (`mindinsight start` leaves a gunicorn behind). Nothing is ever written to its stdin: the system closes it when the

@@ -1,7 +1,4 @@
-"""Program: one program under the guard, with what it says and whether it answers over HTTP.
-
-Layer: errors, viewers.guard < **viewers.program**.
-"""
+"""Program: one program under the guard, with what it says and whether it answers over HTTP."""
 
 from __future__ import annotations
 

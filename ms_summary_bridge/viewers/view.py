@@ -1,7 +1,4 @@
-"""View: opens a logdir in a viewer, and stays until it is told to end.
-
-Layer: follow_scan, viewers.* < **viewers.view**.
-"""
+"""View: opens a logdir in a viewer, and stays until it is told to end."""
 
 from __future__ import annotations
 
@@ -14,13 +11,13 @@ from contextlib import ExitStack
 from importlib import metadata
 from typing import Final
 
+from ms_summary_bridge.convert.follow_scan import take_scan
 from ms_summary_bridge.errors import BridgeError, MissingDependencyError, UsageError
-from ms_summary_bridge.event_file import is_url
-from ms_summary_bridge.follow_scan import take_scan
+from ms_summary_bridge.files.event_file import is_url
+from ms_summary_bridge.mirror.summary_base import SummaryBase
 from ms_summary_bridge.viewers.address import choose_port, describe_tunnel, url_of
 from ms_summary_bridge.viewers.environment import find_environment, make_environment
 from ms_summary_bridge.viewers.program import Program
-from ms_summary_bridge.viewers.summary_base import SummaryBase
 
 __all__ = ["MINDINSIGHT", "TENSORBOARD", "view_logdir"]
 

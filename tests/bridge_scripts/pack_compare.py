@@ -15,10 +15,10 @@ import numpy as np
 from mindspore.train.summary._writer_pool import _pack_data
 from mindspore.train.summary_pb2 import Event as EventPb
 
-from ms_summary_bridge.callback.pack import pack_histogram, pack_image, pack_scalar, pack_tensor
 from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.events import Event, Summary, TaggedValue
 from ms_summary_bridge.formats.mindspore import FORMAT, MindSporeEncoder
+from ms_summary_bridge.live_writer.pack import pack_histogram, pack_image, pack_scalar, pack_tensor
 
 PACKERS = {"scalar": pack_scalar, "tensor": pack_tensor, "image": pack_image, "histogram": pack_histogram}
 DTYPES = (

@@ -41,7 +41,7 @@ from small import (
 
 from ms_summary_bridge import SummaryBridge
 from ms_summary_bridge.callback import bridge as bridge_module
-from ms_summary_bridge.callback import link as link_module
+from ms_summary_bridge.live_writer import link as link_module
 
 Scenario = Callable[[Path], Any]
 SCENARIOS: dict[str, Scenario] = {}

@@ -36,7 +36,7 @@ from ms_summary_bridge.monitor import (
     build_monitor_callbacks,
     register_callback,
 )
-from ms_summary_bridge.monitor.journal import read_journal
+from ms_summary_bridge.monitor.sinks.journal import read_journal
 
 Scenario = Callable[[Path], Any]
 SCENARIOS: dict[str, Scenario] = {}

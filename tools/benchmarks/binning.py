@@ -13,7 +13,7 @@ import numpy as np
 from rich.console import Console
 
 from benchmarks.measure import measure_pairs, spread
-from ms_summary_bridge.callback.pack import bucket_counts
+from ms_summary_bridge.live_writer.pack import bucket_counts
 
 NAME = "binning"
 

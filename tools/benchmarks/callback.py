@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measure import Spread, spread
-from ms_summary_bridge.event_file import EventFileReader
 from ms_summary_bridge.events import Event, Summary
+from ms_summary_bridge.files.event_file import EventFileReader
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder
 
 NAME = "callback"

@@ -36,8 +36,8 @@ from benchmarks.summary_files import (
     scalar_summaries,
     write_summary_file,
 )
-from ms_summary_bridge.convert import convert_logdir
-from ms_summary_bridge.event_file import EventFileReader
+from ms_summary_bridge.convert.logdir import convert_logdir
+from ms_summary_bridge.files.event_file import EventFileReader
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder
 from ms_summary_bridge.formats.protos import ms_pb
 from ms_summary_bridge.formats.tensorboard import TensorBoardDecoder

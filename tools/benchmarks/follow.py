@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _measure(scratch: Path, runs: int, secs: float, warm_up: float) -> list[Share]:
-    from ms_summary_bridge.convert import convert_logdir
+    from ms_summary_bridge.convert.logdir import convert_logdir
 
     source, destination = scratch / "source", scratch / "output"
     for number in range(runs):
@@ -96,8 +96,8 @@ def _share(pid: int, secs: float, grow: Callable[[int], None]) -> float:
 def _write(directory: Path, steps: range) -> None:
     """Appends scalars to the summary file of a run, which is begun if it is missing."""
     from ms_summary_bridge.events import Event, FileVersion, Summary, TaggedValue
+    from ms_summary_bridge.files.records import encode_record
     from ms_summary_bridge.formats.mindspore import FILE_VERSION, FORMAT, MindSporeEncoder
-    from ms_summary_bridge.records import encode_record
     from ms_summary_bridge.values import Scalar
 
     start = 1_700_000_000

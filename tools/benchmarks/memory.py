@@ -77,7 +77,7 @@ def _measure(source: Path, destination: Path) -> int:
 
 def convert_here(source: str, destination: str) -> None:
     """Converts in this process and prints its peak resident memory in bytes."""
-    from ms_summary_bridge.convert import convert_logdir
+    from ms_summary_bridge.convert.logdir import convert_logdir
 
     report = convert_logdir(source, destination, to="tensorboard", workers=1)
     if any(converted.failed for converted in report.runs):

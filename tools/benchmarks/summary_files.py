@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from ms_summary_bridge.files.records import encode_record
 from ms_summary_bridge.formats.protos import ms_pb
 from ms_summary_bridge.formats.wire import varint
-from ms_summary_bridge.records import encode_record
 
 FILE_NAME = "bench.out.events.summary.1700000000.0.bench_MS"
 

@@ -1,7 +1,6 @@
 """Metrics of the device: memory as MindSpore counts it, and what the device's own tool says.
 
-Layer: callback.measures, monitor.facts, monitor.metrics.device_sampler < **monitor.metrics.device**. Looks at
-mindspore only where the training has imported it.
+Looks at mindspore only where the training has imported it.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ from typing import ClassVar, Final, Literal
 
 import psutil
 
-from ms_summary_bridge.callback.measures import device_memory
-from ms_summary_bridge.monitor.facts import TrainingFacts, Window
 from ms_summary_bridge.monitor.metrics import Metric, MetricValue
 from ms_summary_bridge.monitor.metrics.device_sampler import DeviceReading, DeviceSampler
 from ms_summary_bridge.monitor.metrics.gpu import Nvml
 from ms_summary_bridge.monitor.metrics.npu_smi import NpuSmi
+from ms_summary_bridge.monitor.model.facts import TrainingFacts, Window
+from ms_summary_bridge.training.measures import device_memory
 
 __all__ = [
     "GpuMemory",

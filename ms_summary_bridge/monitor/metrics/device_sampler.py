@@ -1,7 +1,4 @@
-"""Asks a device how it is, on a thread of its own, so that no training step ever waits for the answer.
-
-Layer: errors < **monitor.metrics.device_sampler**.
-"""
+"""Asks a device how it is, on a thread of its own, so that no training step ever waits for the answer."""
 
 from __future__ import annotations
 

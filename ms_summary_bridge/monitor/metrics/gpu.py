@@ -1,7 +1,6 @@
 """What NVIDIA's management library says of one GPU.
 
-Layer: errors, monitor.metrics.device_sampler < **monitor.metrics.gpu**. Imports pynvml, of the package nvidia-ml-py,
-where it is installed.
+Imports pynvml, of the package nvidia-ml-py, where it is installed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What the host says of this process: its memory, its rank.
-
-Layer: monitor.metrics < **monitor.metrics.host**.
-"""
+"""What the host says of this process: its memory, its rank."""
 
 from __future__ import annotations
 
@@ -9,8 +6,8 @@ from typing import Final
 
 import psutil
 
-from ms_summary_bridge.monitor.facts import TrainingFacts, Window
 from ms_summary_bridge.monitor.metrics import Metric, MetricValue
+from ms_summary_bridge.monitor.model.facts import TrainingFacts, Window
 
 __all__ = ["GlobalRank", "HostMemory"]
 

@@ -1,7 +1,5 @@
 """What `npu-smi` says of one Ascend chip: utilization, memory, power, temperature.
 
-Layer: errors, monitor.metrics.device_sampler < **monitor.metrics.npu_smi**.
-
 The tool speaks two dialects. `npu-smi info` draws a table of all chips, which holds everything at once. `npu-smi info
 -t common` and `-t usages` print one field a line for one card. The table is asked first; where none can be made out of
 it the fields are, and what worked is kept.

@@ -1,7 +1,6 @@
 """The registry of metrics: each is a small class, and users add their own.
 
-Layer: monitor.metric_names, monitor.facts < **monitor.metrics.registry**. The classes are loaded when they are asked
-for; those that read devices import mindspore when they are used.
+The classes are loaded when they are asked for; those that read devices import mindspore when they are used.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from importlib import import_module
 from typing import Final, TypeVar
 
 from ms_summary_bridge.errors import UsageError
-from ms_summary_bridge.monitor.facts import StepFacts, TrainingFacts, Window
-from ms_summary_bridge.monitor.metric_names import MetricName, Way, add_name, resolve
+from ms_summary_bridge.monitor.model.facts import StepFacts, TrainingFacts, Window
+from ms_summary_bridge.monitor.model.metric_names import MetricName, Way, add_name, resolve
 
 __all__ = ["Metric", "MetricValue", "make_metric", "register_metric"]
 

@@ -1,15 +1,13 @@
 """How fast a training goes, from the steps that could be timed.
 
-Layer: monitor.metrics < **monitor.metrics.throughput**.
-
 All rates are those of this session and of a monotonic clock. The first step compiles and is left out, as are evaluation
 and the saving of checkpoints; what cannot be known is no number.
 """
 
 from __future__ import annotations
 
-from ms_summary_bridge.monitor.facts import StepFacts, TrainingFacts, Window
 from ms_summary_bridge.monitor.metrics import Metric, MetricValue
+from ms_summary_bridge.monitor.model.facts import StepFacts, TrainingFacts, Window
 
 __all__ = ["DataTime", "ModelFlopsUtilization", "SamplesPerSecond", "StepTime", "TokensPerSecond"]
 

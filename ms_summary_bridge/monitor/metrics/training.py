@@ -1,12 +1,9 @@
-"""What the training itself says of a step: loss, learning rate, norm, scale, place.
-
-Layer: monitor.metrics < **monitor.metrics.training**.
-"""
+"""What the training itself says of a step: loss, learning rate, norm, scale, place."""
 
 from __future__ import annotations
 
-from ms_summary_bridge.monitor.facts import StepFacts, Window
 from ms_summary_bridge.monitor.metrics import Metric, MetricValue
+from ms_summary_bridge.monitor.model.facts import StepFacts, Window
 
 __all__ = ["Epoch", "GradNorm", "LearningRate", "Loss", "LossScale", "Overflow", "Step"]
 

@@ -1,7 +1,5 @@
 """How far a step moves the weights: the norm of the update by the norm of the weights.
 
-Layer: callback.measures, monitor.metrics < **monitor.metrics.update_ratio**.
-
 A healthy training is near 1e-3. It needs the weights of two steps in a row, as copies: `Parameter.asnumpy()` shares
 memory with the live parameter (measured on MindSpore 2.0 to 2.10).
 """
@@ -14,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from ms_summary_bridge.callback.measures import to_array
-from ms_summary_bridge.monitor.facts import StepFacts, TrainingFacts, Window
 from ms_summary_bridge.monitor.metrics import Metric, MetricValue
+from ms_summary_bridge.monitor.model.facts import StepFacts, TrainingFacts, Window
+from ms_summary_bridge.training.measures import to_array
 
 __all__ = ["UpdateRatio"]
 

@@ -1,0 +1,221 @@
+"""The commands `config init`, `check`, `suggest` and `schema`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from ms_summary_bridge.cli.render import printable
+from ms_summary_bridge.errors import ConfigError, LogdirError, UsageError
+from ms_summary_bridge.monitor.config.advice import find_advice
+from ms_summary_bridge.monitor.config.file import load_config
+from ms_summary_bridge.monitor.config.schema import build_schema, build_section_schema
+from ms_summary_bridge.monitor.config.template import write_template
+from ms_summary_bridge.monitor.model.alert_config import ActionConfig, hide_secrets
+from ms_summary_bridge.monitor.model.config import MonitorConfig
+from ms_summary_bridge.monitor.sinks.journal import read_journal
+from ms_summary_bridge.monitor.suggest import suggest_limits, write_suggestion
+from ms_summary_bridge.monitor.trial import TrialReport, try_config
+from ms_summary_bridge.runs.report import encode_json
+
+__all__ = ["check", "init", "make_config_app", "schema", "suggest"]
+
+_FILE = Annotated[
+    str, typer.Argument(help="A YAML file with monitor_config, with the section alone, or of MindFormers.")
+]
+_SET = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change one key first, like tags.dataset=v3; may be repeated."),
+]
+
+
+def _say(text: str) -> None:
+    try:
+        sys.stdout.write(f"{printable(text, keep=chr(10))}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise BrokenPipeError from None  # without its number, by which typer would know it and exit with 1
+
+
+def _say_json(value: object) -> None:
+    _say(encode_json(value).decode().rstrip("\n"))
+
+
+def check(
+    file: _FILE,
+    set_: _SET = None,
+    try_: Annotated[
+        bool,
+        typer.Option(
+            "--try",
+            help="Train three steps of a tiny network with it and send a test alarm through every action, in another "
+            "process; needs MindSpore.",
+        ),
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> int:
+    """Check a configuration: every mistake at once, with its line and the nearest right key.
+
+    Of a file of MindFormers, the entries in callbacks: are checked, and keys of ours in its own monitor_config are
+    named with the lines to write in their place. What is allowed but perhaps not meant is said as a note.
+
+    Example: ms-summary-bridge config check train.yaml --set interval=10 --try
+    """
+    try:
+        config = load_config(file, overrides=set_ or [])
+        trial = try_config(config) if try_ and config.enable else None
+    except ConfigError as error:
+        if not json:
+            raise
+        _say_json({"file": file, "is_valid": False, "problems": error.problems, "notes": [], "config": None})
+        return error.exit_code
+    notes = find_advice(config)
+    if json:
+        content: dict[str, Any] = {
+            "file": file,
+            "is_valid": True,
+            "problems": [],
+            "notes": notes,
+            "config": _shown(config),
+        }
+        _say_json({**content, **({"trial": trial} if trial is not None else {})})
+    else:
+        _say(f"{file}: right")
+        if config.enable:
+            _say(_describe(config))
+        for note in notes:
+            _say(f"note: {note}")
+        if trial is not None:
+            _say(_describe_trial(trial, config))
+    return 1 if trial is not None and trial.missing else 0
+
+
+def _shown(config: MonitorConfig) -> Any:
+    """Returns a configuration without the addresses and secrets of webhooks."""
+    return hide_secrets(msgspec.to_builtins(config))
+
+
+def _describe_alarms(config: MonitorConfig) -> str:
+    def actions(listed: tuple[ActionConfig, ...]) -> str:
+        return " + ".join(action.title for action in listed) or "nothing"
+
+    own = [f"{alert.rule} ({actions(alert.actions)})" for alert in config.alerts if alert.actions is not None]
+    others = [alert.rule for alert in config.alerts if alert.actions is None]
+    return ", ".join([*own, *others]) + f"; else {actions(config.alert_actions)}" if config.alerts else "of nothing"
+
+
+def _describe(config: MonitorConfig) -> str:
+    if config.interval == "auto":
+        how_often = "30 s on one card, 60 s on more, 120 s from 64 on"
+    else:
+        how_often = f"{config.interval:g} s" if config.interval else "step"
+    names = []
+    for metric in config.metrics:
+        steps = f" from step {metric.from_step}" if metric.from_step else ""
+        steps += f" to step {metric.to_step}" if metric.to_step is not None else ""
+        names.append(metric.name + steps)
+    limits = []
+    for name, bounds in config.callback.warn_on_value.items():
+        limits += [f"{name} above {bounds.above:g}"] if bounds.above is not None else []
+        limits += [f"{name} below {bounds.below:g}"] if bounds.below is not None else []
+    place = os.path.join(config.save_dir, config.project, config.run_id or "<time of the start>")
+    lines = [
+        f"  records   {', '.join(names) or 'nothing'}",
+        f"  every     {how_often}",
+        f"  to        {', '.join(config.backends)}, below {place}",
+        f"  warns     {', '.join(limits) or 'of no value'}",
+        f"  alarms    {_describe_alarms(config)}",
+        f"  callback  {config.callback.type}",
+    ]
+    return "\n".join(lines)
+
+
+def _describe_trial(trial: TrialReport, config: MonitorConfig) -> str:
+    lines = ["tried: three steps of a tiny network", "on the console:"]
+    lines += [f"  {line}" for line in trial.console]
+    lines.append(f"files below {config.save_dir}:")
+    lines += [f"  {size:>9,} bytes  {name}" for name, size in trial.files.items()]
+    for form, viewer in (("tensorboard", "TensorBoard"), ("mindspore", "MindInsight")):
+        tags = trial.scalars.get(form, {})
+        if tags:
+            lines.append(f"{viewer} shows: {', '.join(f'{tag} ({points})' for tag, points in tags.items())}")
+    lines += [f"alarm through {title}: {problem or 'done'}" for title, problem in trial.alarms.items()]
+    lines += [f"missing: {text}" for text in trial.missing]
+    return "\n".join(lines)
+
+
+def init(
+    file: Annotated[str, typer.Argument(help="File to write; standard output if not given.")] = "",
+    mindformers: Annotated[
+        bool, typer.Option("--mindformers", help="Write an entry for callbacks: of a MindFormers YAML.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
+) -> int:
+    """Write a section to begin with, in which every key is explained.
+
+    Example: ms-summary-bridge config init monitor.yaml
+    """
+    text = write_template(mindformers=mindformers)
+    if not file:
+        _say(text.rstrip("\n"))
+        return 0
+    try:
+        with open(file, "w" if force else "x", encoding="utf-8") as output:
+            output.write(text)
+    except FileExistsError as error:
+        raise UsageError(f"{file}: exists already; --force overwrites it") from error
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise LogdirError(f"{file}: cannot be written: {reason}") from error
+    _say(f"{file}: written; ms-summary-bridge config check {file}")
+    return 0
+
+
+def suggest(
+    journal: Annotated[str, typer.Argument(help="metrics.jsonl of a healthy run, or the directory it is in.")],
+) -> int:
+    """Propose limits for warn_on_value from a healthy run, as a section with the reason of each.
+
+    Example: ms-summary-bridge config suggest monitor_output/my-model/20260101-120000/rank_0 > limits.yaml
+    """
+    try:
+        text = write_suggestion(suggest_limits(read_journal(journal)))
+    except UsageError as error:
+        raise UsageError(f"{journal}: {error}") from error
+    except (ArithmeticError, RecursionError, TypeError, ValueError) as error:  # JSON that the monitor never writes
+        raise UsageError(
+            f"{journal}: holds a line that is none of the monitor's ({error}); give the journal of a healthy run as it "
+            "was written"
+        ) from error
+    _say(text.rstrip("\n"))
+    return 0
+
+
+def schema(
+    section: Annotated[
+        bool, typer.Option("--section", help="Of the section alone, for a file that holds nothing else.")
+    ] = False,
+) -> int:
+    """Print a JSON schema, by which editors complete and check the YAML.
+
+    Example: ms-summary-bridge config schema > monitor.schema.json
+    """
+    _say_json(build_section_schema() if section else build_schema())
+    return 0
+
+
+def make_config_app(epilog: str) -> typer.Typer:
+    """Returns the group of these commands; `epilog` tells the exit codes."""
+    app = typer.Typer(
+        help="Write, check and improve a monitor_config section.",
+        epilog=epilog,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    for command in (init, check, suggest, schema):
+        app.command(epilog=epilog)(command)
+    return app

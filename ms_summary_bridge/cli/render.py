@@ -1,0 +1,227 @@
+"""Reports as a person reads them: renderables for rich, and nothing printed here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import Final
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ms_summary_bridge.convert.verify import VerifyReport
+from ms_summary_bridge.runs.inspect import InspectReport, RunInspection
+from ms_summary_bridge.runs.report import DamagedRange, IncompleteTail, Report, RunReport
+
+__all__ = ["printable", "render_errors", "render_inspection", "render_report", "render_verification"]
+
+_ROWS: Final = 20  # rows of a long list that are shown; --json and --report have all of them
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Returns text that a terminal shows as it is: control characters, lone surrogates and the like are escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
+
+
+def _line(text: str, style: str = "") -> Text:
+    return Text(printable(text), style)
+
+
+def _cell(text: str) -> Text:
+    return Text(printable(text))
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, justify="right" if column in _NUMBERS else "left", overflow="fold")
+    return table
+
+
+_NUMBERS: Final = frozenset({"points", "first step", "last step", "count", "events", "in A", "in B", "values"})
+
+
+def _rest(total: int) -> Iterator[RenderableType]:
+    if total > _ROWS:
+        yield _line(f"  ... and {total - _ROWS:,} more", style="dim")
+
+
+def _damage_lines(damaged: list[DamagedRange], incomplete: list[IncompleteTail]) -> Iterator[RenderableType]:
+    for item in damaged[:_ROWS]:
+        where = (
+            f"{item.file}: bytes {item.start:,} to {item.end:,} ({item.end - item.start:,} bytes) hold no whole record"
+        )
+        yield _line(f"  damaged     {where}: {item.reason}", style="red")
+    yield from _rest(len(damaged))
+    for tail in incomplete[:_ROWS]:
+        yield _line(
+            f"  incomplete  {tail.file}: ends inside a record at byte {tail.offset:,}; going on there next time"
+        )
+    yield from _rest(len(incomplete))
+
+
+def render_report(report: Report, *, is_dry: bool = False) -> Iterator[RenderableType]:
+    """Yields what a conversion has to say."""
+    verb = "would be converted" if is_dry else "converted"
+    table = _table("run", "events", "values", "what", "to")
+    for run in report.runs[:_ROWS]:
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(run.values.items()))
+        table.add_row(
+            _cell(run.run),
+            f"{run.events_read:,}",
+            f"{sum(run.values.values()):,}",
+            _cell(kinds) if kinds else ("failed" if run.failed else "nothing new"),
+            _cell(run.destination),
+        )
+    if report.runs:
+        yield table
+    yield from _rest(len(report.runs))
+    # Of many runs those come first that something is wrong with: none of them may be passed over in silence.
+    for run in sorted(report.runs, key=lambda run: not (run.failed or run.damaged))[:_ROWS]:
+        yield from _run_lines(run)
+    troubled = sum(bool(run.failed or run.damaged) for run in report.runs)
+    if troubled > _ROWS:
+        yield _line(f"  ... and {troubled - _ROWS:,} more runs that failed or are damaged (--report has all)", "red")
+    for line in report.unreadable[:_ROWS]:
+        yield _line(f"not read: {line}", style="red")
+    yield from _rest(len(report.unreadable))
+    if report.empty:
+        yield _line(f"{_plural(len(report.empty), 'file')} without an event passed over")
+    for note in report.notes:
+        yield _line(f"note: {note}")
+    values = sum(sum(run.values.values()) for run in report.runs)
+    yield _line(f"{_plural(len(report.runs), 'run')}, {_plural(values, 'value')} {verb} to {report.to}", style="bold")
+
+
+def _run_lines(run: RunReport) -> Iterator[RenderableType]:
+    lines: list[RenderableType] = []
+    if run.failed:
+        lines.append(_line(f"  failed      {run.failed}", style="red"))
+    if run.repeated:
+        lines.append(_line(f"  repeated    {_plural(run.repeated, 'value')} written once"))
+    if run.filtered:
+        lines.append(_line(f"  left out    {_plural(run.filtered, 'value')} by --tags"))
+    if run.superseded:
+        lines.append(_line(f"  superseded  {_plural(run.superseded, 'value')} left out by --on-restart latest"))
+    for mark in run.restarts:
+        lines.append(_line(f"  restart     {mark.file} begins again at step {mark.step}"))
+    for renamed in run.renamed_tags[:_ROWS]:
+        lines.append(
+            _line(f"  renamed     {renamed.kind} {renamed.tag!r} is {renamed.name!r}: its tag is taken by another kind")
+        )
+    lines.extend(_rest(len(run.renamed_tags)))
+    for tag, count in list(run.went_back.items())[:_ROWS]:
+        lines.append(
+            _line(f"  went back   {tag!r}: {_plural(count, 'time')} to a lower step inside a file; left as it is")
+        )
+    lines.extend(_rest(len(run.went_back)))
+    for loss in run.losses[:_ROWS]:
+        name = f"{loss.kind} {loss.tag!r}" if loss.tag else loss.kind
+        lines.append(_line(f"  not exact   {loss.count:,} x {name}: {loss.reason}", style="yellow"))
+    lines.extend(_rest(len(run.losses)))
+    if run.archived:
+        lines.append(_line(f"  archived    the original of {_plural(run.archived, 'event')} is kept beside the output"))
+    lines.extend(_damage_lines(run.damaged, run.incomplete))
+    if run.padding_bytes:
+        lines.append(_line(f"  padding     {run.padding_bytes:,} zero bytes passed over"))
+    lines += [_line(f"  note        {problem}", style="yellow") for problem in run.problems[:_ROWS]]
+    lines.extend(_rest(len(run.problems)))
+    if lines:
+        yield _line(run.run, style="bold")
+        yield from lines
+
+
+def render_errors(report: Report) -> Iterator[RenderableType]:
+    """Yields only what went wrong in a conversion."""
+    for run in report.runs:
+        if run.failed:
+            yield _line(f"{run.run}: failed: {run.failed}")
+        for item in run.damaged:
+            yield _line(f"{item.file}: bytes {item.start:,} to {item.end:,} hold no whole record: {item.reason}")
+    for line in report.unreadable:
+        yield _line(f"not read: {line}")
+
+
+def render_inspection(report: InspectReport) -> Iterator[RenderableType]:
+    """Yields what an inspection has to say."""
+    for run in report.runs:
+        yield from _inspected_run(run)
+    for line in report.unreadable[:_ROWS]:
+        yield _line(f"not read: {line}", style="red")
+    yield from _rest(len(report.unreadable))
+    if report.empty:
+        yield _line(f"{_plural(len(report.empty), 'file')} without an event")
+    yield _line(_plural(len(report.runs), "run"), style="bold")
+
+
+def _inspected_run(run: RunInspection) -> Iterator[RenderableType]:
+    rank = "" if run.rank is None else f", rank {run.rank}"
+    role = {"source": "", "live": ", written by the callback", "convert": ", written by convert"}[run.role]
+    yield Text.assemble(
+        (printable(run.run), "bold"),
+        f"  {run.format}{role}{rank}, {_plural(len(run.files), 'file')}, "
+        f"{run.bytes:,} bytes, {_plural(run.records, 'record')}, {printable(', '.join(run.versions)) or 'no version'}",
+    )
+    if run.tags:
+        first = min(tag.first_wall_time for tag in run.tags)
+        last = max(tag.last_wall_time for tag in run.tags)
+        yield _line(f"  {_time(first)} to {_time(last)}")
+    table = _table("kind", "tag", "points", "first step", "last step")
+    for tag in run.tags[: 2 * _ROWS]:
+        table.add_row(_cell(tag.kind), _cell(tag.tag), f"{tag.points:,}", str(tag.first_step), str(tag.last_step))
+    yield table
+    if len(run.tags) > 2 * _ROWS:
+        yield _line(f"  ... and {len(run.tags) - 2 * _ROWS:,} more tags (--json shows all)", style="dim")
+    if run.derived:
+        yield _line(f"  {_plural(run.derived, 'value')} beside them computed by the conversion")
+    for twin in run.twins:
+        yield _line(f"  beside it our own TensorBoard output ({twin}), the same data")
+    yield from _damage_lines(run.damaged, run.incomplete)
+    if run.padding_bytes:
+        yield _line(f"  padding     {run.padding_bytes:,} zero bytes")
+    yield _line("")
+
+
+def _time(wall_time: float) -> str:
+    try:
+        return datetime.fromtimestamp(wall_time, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):
+        return f"{wall_time} s"
+
+
+def render_verification(report: VerifyReport) -> Iterator[RenderableType]:
+    """Yields what a comparison has to say."""
+    for run in report.runs:
+        if run.differences:
+            name = run.run_a if run.run_a == run.run_b else f"{run.run_a} and {run.run_b}"
+            yield _line(f"{name}: {len(run.differences)} of {run.series} series differ", style="bold red")
+            table = _table("kind", "tag", "in A", "in B", "difference")
+            for item in run.differences[:_ROWS]:
+                table.add_row(
+                    _cell(item.kind), _cell(item.tag), f"{item.points_a:,}", f"{item.points_b:,}", _cell(item.detail)
+                )
+            yield table
+            yield from _rest(len(run.differences))
+    for side, names in (("A", report.only_a), ("B", report.only_b)):
+        for name in names[:_ROWS]:
+            yield _line(f"run {name} is only in {side}", style="red")
+        yield from _rest(len(names))
+    yield from _damage_lines(report.damaged, report.incomplete)
+    for line in report.unreadable[:_ROWS]:
+        yield _line(f"not read: {line}", style="red")
+    skipped = sum(run.not_compared for run in report.runs)
+    if skipped:
+        yield Text(f"not compared: {_plural(skipped, 'point')} that only one of the two formats can have")
+    points = sum(run.points for run in report.runs)
+    runs = _plural(len(report.runs), "run")
+    if report.is_equal:
+        yield _line(f"equal: {runs}, {_plural(points, 'point')}", style="bold green")
+    else:
+        yield _line(f"different: {runs} compared, {_plural(points, 'point')} equal", style="bold red")

@@ -1,0 +1,88 @@
+"""The command `view`."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from enum import Enum
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from ms_summary_bridge.cli.render import printable
+from ms_summary_bridge.errors import BridgeError
+from ms_summary_bridge.viewers.view import view_logdir
+
+__all__ = ["Viewer", "view"]
+
+
+class Viewer(str, Enum):
+    """What `view --with` takes."""
+
+    tensorboard = "tensorboard"
+    mindinsight = "mindinsight"
+
+
+def view(
+    dir_: Annotated[str, typer.Argument(metavar="DIR", help="A directory with runs of either format, at any depth.")],
+    with_: Annotated[
+        Viewer | None, typer.Option("--with", help="The viewer; TensorBoard if it is installed, else MindInsight.")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=65535, metavar="N", help="The port, or the next free one; 6006 or 8080 by default, 0 for any."
+        ),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(metavar="H", help="The address to listen at; 0.0.0.0 lets everybody in the network look.")
+    ] = "127.0.0.1",
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask before MindInsight's environment is downloaded and made.")
+    ] = False,
+) -> int:
+    """Open a directory in TensorBoard or MindInsight, whatever wrote it, and follow it until Ctrl-C.
+
+    What the viewer cannot read is converted into your cache directory, and DIR is left as it is. It may be empty, or
+    not there yet: runs are shown as they come. MindInsight gets an environment of its own, made the first time.
+
+    Example: ms-summary-bridge view ./summary_dir
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+
+    def end(number: int, frame: FrameType | None) -> None:
+        for each, handler in before.items():  # a second one ends it at once; its children end all the same
+            signal.signal(each, handler)
+        raise KeyboardInterrupt
+
+    for number in before:
+        signal.signal(number, end)
+    try:
+        view_logdir(
+            dir_,
+            viewer=with_.value if with_ is not None else None,
+            port=port,
+            host=host,
+            is_yes=yes,
+            ask=_ask if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty() else None,
+            say=_say,
+            show=lambda url: typer.echo(url),
+        )
+    except KeyboardInterrupt:
+        raise BridgeError("ended before the viewer was there") from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return 0
+
+
+def _say(text: str) -> None:
+    typer.echo(printable(text, keep="\n"), err=True)
+
+
+def _ask(question: str) -> bool:
+    try:
+        return typer.confirm(printable(question), err=True)
+    except typer.Abort:  # Ctrl-C or Ctrl-D is an answer too
+        return False

@@ -1,0 +1,117 @@
+"""Destination: what earlier conversions left in it, and whether another one may go on there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import suppress
+
+from ms_summary_bridge.convert.sink import WRITER_CONVERT
+from ms_summary_bridge.convert.state import STATE_NAME, RunState, State, is_same_file, load_state
+from ms_summary_bridge.convert.task import ConvertOptions, relative_path
+from ms_summary_bridge.errors import BridgeError, LogdirError, UsageError
+from ms_summary_bridge.events import FileVersion
+from ms_summary_bridge.files.event_file import peek
+from ms_summary_bridge.formats import mindspore, tensorboard
+from ms_summary_bridge.runs.archive import LINEAGE, archive_name, make_decoder
+from ms_summary_bridge.runs.logdir import Run
+
+__all__ = ["prepare_state"]
+
+
+def prepare_state(
+    destination: str, source: str, target: str, runs: list[Run], options: ConvertOptions, force: bool
+) -> State:
+    """Returns the state that a conversion of these runs begins with; the destination is locked.
+
+    Raises:
+        LogdirError: The state cannot be read, or with `force` an output cannot be removed.
+        UsageError: The destination holds another conversion than this one.
+    """
+    if force:
+        state = State()
+        if not options.dry_run:
+            _remove_outputs(destination, runs)
+    else:
+        state = load_state(destination)
+    if state.to and state.to != target:
+        raise UsageError(f"{destination}: holds a conversion to {state.to}; use another destination or --force")
+    if state.options and state.options != options.as_state():
+        differing = ", ".join(f"{k} was {v!r}" for k, v in state.options.items() if options.as_state().get(k) != v)
+        raise UsageError(f"{destination}: was made with other options ({differing}); use the same, or --force")
+    home = _absolute(source)
+    if state.source and state.source != home and not any(_knows(state, run, source) for run in runs):
+        raise UsageError(
+            f"{destination}: holds the conversion of {state.source}; use another destination, or --force to start over"
+        )
+    state.to, state.source, state.options = target, home, options.as_state()
+    return state
+
+
+def _absolute(source: str) -> str:
+    return source if "://" in source else os.path.abspath(source)
+
+
+def _knows(state: State, run: Run, source: str) -> bool:
+    for known in state.runs.values():
+        for file in run.sources:
+            file_state = known.files.get(relative_path(file.path, source))
+            if file_state is not None and is_same_file(file.path, file.size, file_state):
+                return True
+    return False
+
+
+def _remove_outputs(destination: str, runs: list[Run]) -> None:
+    """Removes what earlier conversions wrote for these runs and those of the state, if it can be read.
+
+    What a file holds says whether it is ours, not its name: the state may be lost, or speak of a file that somebody
+    has put into the place of ours.
+    """
+    known: dict[str, RunState] = {run.name: RunState() for run in runs}
+    with suppress(BridgeError):
+        known.update(load_state(destination).runs)
+    for name, run in sorted(known.items()):
+        directory = os.path.join(destination, name)
+        heads = {output.name: output.head for output in run.outputs} | {run.lineage: run.lineage_head}
+        try:
+            files = [file for file in os.listdir(directory) if _is_ours(directory, file, heads.get(file, ""))]
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise LogdirError(f"{directory}: cannot be listed: {error.strerror}") from error
+        for file in files:
+            _remove(os.path.join(directory, file))
+    _remove(os.path.join(destination, STATE_NAME))
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise LogdirError(f"{path}: cannot be removed: {error.strerror}") from error
+
+
+def _is_ours(directory: str, name: str, head: str) -> bool:
+    """Says whether a file is one that a conversion wrote: it says so itself, or begins as the state remembers."""
+    path = os.path.join(directory, name)
+    if not os.path.isfile(path) or os.path.islink(path):
+        return False
+    try:
+        first = peek(path).first
+        if first is None:
+            return False
+        if name in (archive_name(mindspore.FORMAT), archive_name(LINEAGE), archive_name(tensorboard.FORMAT)):
+            return True
+        if not name.startswith(("events.out.tfevents.", "events.out.events.summary.")):
+            return False
+        if head and hashlib.blake2b(first.payload, digest_size=16).hexdigest() == head:
+            return True
+        source = (
+            tensorboard.FORMAT if "tfevents" in name else LINEAGE if name.endswith("_lineage") else mindspore.FORMAT
+        )
+        content = make_decoder(source).decode(first.payload).content
+    except BridgeError:
+        return False
+    return isinstance(content, FileVersion) and WRITER_CONVERT in (content.writer, content.version.partition(" ")[2])

@@ -1,0 +1,213 @@
+"""Follow: convert what a source holds, then what is added to it, until told to stop.
+
+Between two rounds a scan looks at the source from outside, and nothing is opened while nothing has changed. The scan
+comes before the files are read: what is written meanwhile differs from it, and so is read in the next round.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Final
+
+import msgspec
+
+from ms_summary_bridge.convert.follow_scan import Scan, changed_paths, grown, take_scan
+from ms_summary_bridge.convert.logdir import Conversion, direction_of, discover_source, open_conversion, runs_for
+from ms_summary_bridge.convert.task import ConvertOptions
+from ms_summary_bridge.errors import LogdirError, NoEventsError
+from ms_summary_bridge.files.event_file import is_url
+from ms_summary_bridge.runs.logdir import Logdir
+from ms_summary_bridge.runs.report import Report, RunReport
+
+__all__ = ["follow_logdir"]
+
+_FIRST_WAIT_SECS: Final = 0.5
+_LONGEST_WAIT_SECS: Final = 2.0
+_SHARE: Final = 0.005  # of its time that a follower at rest may spend on scans, however large the source is
+_SLOWEST_WAIT_SECS: Final = 60.0
+_RETRY_SECS: Final = 30.0
+_PATIENCE: Final = 3  # rounds for which the first events of a file wait until it is known whether they are a restart's
+
+
+def follow_logdir(
+    source: str,
+    destination: str,
+    *,
+    to: str | None = None,
+    options: ConvertOptions | None = None,
+    workers: int = 1,
+    force: bool = False,
+    stop: threading.Event,
+    on_round: Callable[[Report], None],
+    wait: Callable[[float], object] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Report | None:
+    """Converts what is there, then what is added, until `stop` is set.
+
+    The pause between two rounds doubles from half a second to two while nothing new comes; it is longer for a source
+    that takes long to look at. A source that does not exist yet, or holds no event yet, is waited for. The destination
+    is held from the first round on.
+
+    Args:
+        source: As for `convert_logdir`.
+        destination: As for `convert_logdir`.
+        to: As for `convert_logdir`.
+        options: As for `convert_logdir`.
+        workers: As for `convert_logdir`; used only where there is much to read.
+        force: Start over in the first round.
+        stop: Ends the loop after the run that is under way.
+        on_round: Is given the report of each round that found something new, trouble included.
+        wait: Waits the given number of seconds; `stop.wait` by default.
+        clock: Seconds of a clock that never goes back.
+
+    Returns:
+        What all rounds together met; None when nothing was found.
+
+    Raises:
+        BridgeError: As `convert_logdir`, but for a source that is not there yet. After the first round, what is wrong
+            with the source or with a run is reported and tried again.
+    """
+    options = msgspec.structs.replace(options or ConvertOptions(), grows=True)
+    with ExitStack() as stack:
+
+        def begin(found: Logdir) -> Conversion | None:
+            target = to or direction_of(found)
+            if not runs_for(found, target):
+                return None
+            return stack.enter_context(
+                open_conversion(source, destination, found, target, options, workers, force=force, patience=_PATIENCE)
+            )
+
+        follower = _Follower(source, begin, stop, clock)
+        pause = _FIRST_WAIT_SECS
+        while not stop.is_set():
+            report = follower.look()
+            if report is not None:
+                on_round(report)
+                pause = _FIRST_WAIT_SECS
+            longest = min(max(_LONGEST_WAIT_SECS, follower.scan_secs / _SHARE), _SLOWEST_WAIT_SECS)
+            (wait or stop.wait)(min(pause, longest))
+            pause = min(2 * pause, longest)
+        return follower.total
+
+
+class _Follower:
+    """The rounds, without the waiting between them.
+
+    Args:
+        source: What is followed.
+        begin: Opens the conversion when there is something to convert; None when there is not.
+        stop: Ends a round after the run that is under way.
+        clock: As for `follow_logdir`.
+
+    Attributes:
+        total: What all rounds together met.
+        scan_secs: How long the last scan took.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        begin: Callable[[Logdir], Conversion | None],
+        stop: threading.Event,
+        clock: Callable[[], float],
+    ) -> None:
+        self.total: Report | None = None
+        self.scan_secs = 0.0
+        self._source = source
+        self._begin = begin
+        self._stop = stop
+        self._clock = clock
+        self._conversion: Conversion | None = None
+        self._scan: Scan | None = None  # of the last round that went through
+        self._found: Logdir | None = None
+        self._next_try = float("inf")
+        self._said: dict[str, list[object]] = {}  # trouble by run; by the empty name that of the source
+
+    def look(self) -> Report | None:
+        """Does what there is to do; returns the report if it has something new to say."""
+        begun = self._clock()
+        scan = take_scan(self._source)
+        now = self._clock()
+        self.scan_secs = now - begun
+        is_owed = self._conversion is not None and self._conversion.is_waiting
+        if scan == self._scan and not (is_owed and now >= self._next_try):
+            return None
+        try:
+            report = self._convert(scan)
+        except NoEventsError:
+            self._scan, self._found = scan, None
+            if self._conversion is None:
+                return None
+            report = self._empty_report(self._conversion)
+            report.notes.append(f"{self._source} is gone; waiting for it to come back")
+        except LogdirError as error:
+            if self._conversion is None:
+                raise
+            report = self._empty_report(self._conversion)
+            report.unreadable.append(str(error))
+        if report is None:
+            return None
+        is_news = self._is_news(report)
+        self._add(report)
+        return report if is_news else None
+
+    def _empty_report(self, conversion: Conversion) -> Report:
+        return Report(self._source, conversion.destination, conversion.target)
+
+    def _convert(self, scan: Scan) -> Report | None:
+        changed = None
+        found = None
+        if self._scan is not None and self._found is not None and not is_url(self._source):
+            changed = changed_paths(self._scan, scan)
+            found = grown(self._found, self._scan, scan)
+        gone: list[str] = []
+        if found is None:
+            found = discover_source(self._source)
+            if self._found is not None:
+                names = {run.name for run in found.runs}
+                gone = [run.name for run in self._found.runs if run.name not in names]
+        if self._conversion is None:
+            self._conversion = self._begin(found)
+            changed = None
+        if self._conversion is None:
+            self._scan, self._found = scan, found
+            return None
+        report = self._conversion.convert(found, changed=changed, is_stopped=self._stop.is_set)
+        report.notes += [f"{name}: is gone from the source, or empty; what was converted of it stays" for name in gone]
+        # Only now: if the conversion raised, all of this is new next time.
+        self._scan, self._found = scan, found
+        self._next_try = self._clock() + (_RETRY_SECS if report.failures else 0.0)
+        return report
+
+    def _is_news(self, report: Report) -> bool:
+        """Whether something was read, or is wrong that has not been said yet."""
+        notes = () if self.total is None else self.total.notes
+        is_news = any(run.events_read and not run.failed for run in report.runs)
+        is_news = is_news or any(note not in notes for note in report.notes)
+        trouble: dict[str, list[object]] = {
+            run.run: [bool(run.failed), *run.damaged] if run.failed or run.damaged else [] for run in report.runs
+        }
+        trouble[""] = [*report.unreadable]
+        for name, what in trouble.items():
+            if what and what != self._said.get(name):
+                is_news = True
+            self._said[name] = what
+        return is_news
+
+    def _add(self, report: Report) -> None:
+        total = self.total
+        if total is None:
+            total = self.total = Report(report.source, report.destination, report.to)
+        total.unreadable, total.empty = report.unreadable, report.empty
+        total.notes += [note for note in report.notes if note not in total.notes]
+        known = {run.run: run for run in total.runs}
+        for run in report.runs:
+            if run.run not in known:
+                total.runs.append(RunReport(run.run, run.source, run.destination))
+                known[run.run] = total.runs[-1]
+            known[run.run].add(run)
+        total.runs.sort(key=lambda run: run.run)

@@ -1,0 +1,271 @@
+"""State: what a destination already holds, so that converting again adds only what is new.
+
+One hidden JSON file at the top of the destination. It is written after the outputs it speaks of, by an atomic rename;
+so it may lag behind them after a crash, and the writers then compare what lies there with what they would write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+
+from ms_summary_bridge.convert.series import Series
+from ms_summary_bridge.errors import LogdirError, UsageError
+from ms_summary_bridge.files.event_file import open_source
+from ms_summary_bridge.runs.archive import Place
+
+__all__ = [
+    "STATE_NAME",
+    "FileState",
+    "OutputState",
+    "Plan",
+    "RunState",
+    "State",
+    "Undecided",
+    "identify",
+    "is_same_file",
+    "load_state",
+    "locked",
+    "save_state",
+]
+
+STATE_NAME: Final = ".ms_summary_bridge.json"
+_VERSION: Final = 1
+_HEAD_BYTES: Final = 4096
+_TAIL_BYTES: Final = 64
+
+
+class Undecided(msgspec.Struct):
+    """A later file of which nobody can say yet whether it is a restart: none of its tags has a past."""
+
+    waited: int = 0
+    """Events it has shown so far."""
+    introduced: list[tuple[str, str]] = msgspec.field(default_factory=list)
+    """`(kind, tag)` of the series it began itself, whose past says nothing."""
+    rounds: int = 0
+    """How often its first events were left for the next round of following."""
+    is_held: bool = False
+    """They are left for it now."""
+
+
+class FileState(msgspec.Struct):
+    """How far one source file has been converted, and how to know it again."""
+
+    offset: int = 0
+    """Everything before this byte has been converted."""
+    head_bytes: int = 0
+    head: str = ""
+    """Hash of the first `head_bytes` bytes."""
+    tail: str = ""
+    """Hash of the last bytes before `offset`: a file that was replaced by a longer one differs here."""
+    order: int = 0
+    """Seconds in its name: a file found later with a smaller number was overlooked."""
+    undecided: Undecided | None = None
+    restart: int | None = None
+    """The step at which a restart began with this file."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether its first events are known but not written yet, since they may be those of a restart."""
+        return self.undecided is not None and self.undecided.is_held
+
+
+class OutputState(msgspec.Struct):
+    """One output file of ours."""
+
+    name: str
+    offset: int
+    head: str = ""
+    """Hash of its first payload: what is restored does not say that it is ours."""
+
+
+class Plan(msgspec.Struct):
+    """What a conversion does with one run: written before its outputs, so that one that was killed can be repeated."""
+
+    ends: dict[str, int]
+    """Up to which byte each source file is read, by path relative to the source."""
+    grows: bool = False
+    """As `ConvertOptions.grows`."""
+    patience: int = 0
+    """Through how many conversions events may be held that may be those of a restart."""
+
+
+class RunState(msgspec.Struct):
+    """One run of the destination."""
+
+    files: dict[str, FileState] = msgspec.field(default_factory=dict)
+    """By path relative to the source."""
+    outputs: list[OutputState] = msgspec.field(default_factory=list)
+    """Event files in the order they were begun; the last one grows."""
+    archives: dict[str, int] = msgspec.field(default_factory=dict)
+    """Offsets of the archives, by source format."""
+    names: list[tuple[str, str, str, str]] = msgspec.field(default_factory=list)
+    """Names given to tags: `(tag, kind, suffix, name)`."""
+    series: list[tuple[str, str, Series]] = msgspec.field(default_factory=list)
+    last_place: Place | None = None
+    """The output's last event, as archives name it."""
+    plugins: dict[str, str] = msgspec.field(default_factory=dict)
+    """TensorBoard's plugin of each tag: a writer may say it once and never again."""
+    session: dict[str, bytes] = msgspec.field(default_factory=dict)
+    """What tells of the training session: MindSpore's last lineage record of each kind, or TensorBoard's values of the
+    `hparams` plugin by their tag."""
+    said: list[str] = msgspec.field(default_factory=list)
+    """Losses of the session that were counted: what it becomes is written anew when other things have changed."""
+    begins: list[float] = msgspec.field(default_factory=list)
+    """When each file of a MindSpore source was begun."""
+    lineage: str = ""
+    """Name of the lineage file written."""
+    lineage_head: str = ""
+    """Hash of its first payload."""
+    points: dict[str, int] = msgspec.field(default_factory=dict)
+    """Points of each series in a MindSpore output, by `kind tag`: MindInsight shows only so many."""
+    plan: Plan | None = None
+    """Of the conversion under way, or of one that was killed or failed."""
+
+
+class State(msgspec.Struct):
+    """One destination."""
+
+    version: int = _VERSION
+    to: str = ""
+    source: str = ""
+    options: dict[str, str] = msgspec.field(default_factory=dict)
+    """The options that decide what the output holds."""
+    runs: dict[str, RunState] = msgspec.field(default_factory=dict)
+
+
+def load_state(destination: str) -> State:
+    """Reads the state of a destination; an empty one when there is none.
+
+    Raises:
+        LogdirError: The file cannot be read or is not ours.
+    """
+    path = os.path.join(destination, STATE_NAME)
+    try:
+        with open(path, "rb") as file:
+            state = _decode(file.read())
+    except FileNotFoundError:
+        return State()
+    except OSError as error:
+        raise LogdirError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise LogdirError(f"{path}: damaged ({error}); start over with --force or another destination") from error
+    if state.version != _VERSION:
+        raise UsageError(f"{path}: written by another version of this program; start over with --force")
+    for name, run in state.runs.items():
+        files = [output.name for output in run.outputs] + ([run.lineage] if run.lineage else [])
+        parts = [*name.split("/"), *files, *run.archives]
+        if "" in parts or ".." in parts or any("/" in part for part in parts):
+            raise LogdirError(f"{path}: damaged (a name leads out of it); start over with --force")
+    return state
+
+
+def _decode(data: bytes) -> State:
+    try:
+        return msgspec.json.decode(data, type=State)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.convert(json.loads(data), State)
+
+
+def _encode(state: State) -> bytes:
+    try:
+        return msgspec.json.format(msgspec.json.encode(state), indent=1)
+    except UnicodeEncodeError:  # a tag or a path that is not UTF-8: its surrogates are kept as JSON escapes
+        return json.dumps(msgspec.to_builtins(state), indent=1).encode()
+
+
+def save_state(destination: str, state: State, *, sync: bool = True) -> None:
+    """Writes the state, if it is another one, so that a reader sees the old or the new one, never a part.
+
+    Args:
+        destination: Where; it is locked.
+        state: The state.
+        sync: Wait until the disk has it.
+
+    Raises:
+        LogdirError: It cannot be written.
+    """
+    path = os.path.join(destination, STATE_NAME)
+    temporary = f"{path}.new"  # the same for every process: what a killed one leaves is overwritten
+    data = _encode(state)
+    try:
+        with contextlib.suppress(FileNotFoundError), open(path, "rb") as present:
+            if present.read() == data:
+                return
+        os.makedirs(destination, exist_ok=True)
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise LogdirError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+@contextmanager
+def locked(destination: str) -> Iterator[None]:
+    """Holds the destination for one conversion at a time; freed by the system when the process dies.
+
+    Raises:
+        LogdirError: Another conversion is writing there, or the directory cannot be made.
+    """
+    import fcntl
+
+    path = os.path.join(destination, STATE_NAME + ".lock")
+    try:
+        os.makedirs(destination, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise LogdirError(f"{destination}: cannot be written: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LogdirError(f"{destination}: another conversion is writing there") from None
+        except OSError as error:
+            raise LogdirError(f"{destination}: cannot be locked: {error.strerror}") from error
+        yield
+    finally:
+        os.close(handle)
+
+
+def identify(path: str, offset: int, order: int) -> FileState:
+    """Returns the state of a source file that has been converted up to `offset`.
+
+    Raises:
+        LogdirError: It cannot be read.
+    """
+    head_bytes = min(offset, _HEAD_BYTES)
+    head, tail = _hashes(path, head_bytes, offset)
+    return FileState(offset, head_bytes, head, tail, order)
+
+
+def is_same_file(path: str, size: int, known: FileState) -> bool:
+    """Whether a source file still is the one that was converted, at most grown."""
+    if size < known.offset:
+        return False
+    return (known.head, known.tail) == _hashes(path, known.head_bytes, known.offset)
+
+
+def _hashes(path: str, head_bytes: int, offset: int) -> tuple[str, str]:
+    try:
+        with open_source(path) as file:
+            head = file.read(head_bytes) if head_bytes else b""
+            start = max(0, offset - _TAIL_BYTES)
+            file.seek(start)
+            tail = file.read(offset - start) if offset else b""
+    except OSError as error:
+        raise LogdirError(f"{path}: cannot be read: {error.strerror or error}") from error
+    return (hashlib.blake2b(head, digest_size=16).hexdigest(), hashlib.blake2b(tail, digest_size=16).hexdigest())

@@ -1,0 +1,130 @@
+"""Run tasks: what decides a conversion, which runs it is made of, and what each is called in the destination."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Literal
+
+import msgspec
+
+from ms_summary_bridge.convert.state import RunState, State
+from ms_summary_bridge.errors import UsageError
+from ms_summary_bridge.formats import tensorboard
+from ms_summary_bridge.runs.logdir import LIVE, Logdir, LogFile, Run
+
+__all__ = ["ConvertOptions", "NamedTask", "RunTask", "compile_tags", "make_tasks", "relative_path"]
+
+
+class ConvertOptions(msgspec.Struct, frozen=True):
+    """What decides the output of a conversion."""
+
+    on_restart: Literal["mark", "latest"] = "mark"
+    """`mark` keeps every point and marks where a session begins; `latest` leaves out what a restart superseded."""
+    tags: str = ""
+    """Regular expression; values whose tag it is not found in are left out. Empty keeps all."""
+    keep_archive: bool = True
+    dry_run: bool = False
+    grows: bool = False
+    """The source is being followed: what waits for more of it is not written yet."""
+
+    def as_state(self) -> dict[str, str]:
+        """The options that a later conversion into the same destination must share."""
+        return {"on_restart": self.on_restart, "tags": self.tags, "archive": str(self.keep_archive).lower()}
+
+
+class RunTask(msgspec.Struct):
+    """One run to convert; picklable, so that another process can do it."""
+
+    run: Run
+    source: str
+    destination: str
+    options: ConvertOptions
+    state: RunState
+    live_files: tuple[LogFile, ...] = ()
+    """TensorBoard files that the callback wrote beside the run: of them only what users wrote is taken."""
+
+
+NamedTask = tuple[str, RunTask]
+"""A task with the name of its run in the destination."""
+
+
+def relative_path(path: str, source: str) -> str:
+    """Returns a file's path below the source, the same wherever the source itself has been moved to."""
+    if "://" in source or os.path.isfile(source):
+        return path.removeprefix(source.rstrip("/") + "/") if path != source else os.path.basename(path)
+    return os.path.relpath(path, source)
+
+
+def compile_tags(tags: str) -> re.Pattern[str] | None:
+    """Compiles `ConvertOptions.tags`.
+
+    Raises:
+        UsageError: It is no regular expression.
+    """
+    try:
+        return re.compile(tags) if tags else None
+    except re.error as error:
+        raise UsageError(f"--tags {tags!r} is no regular expression: {error}") from error
+
+
+def make_tasks(
+    runs: list[Run], found: Logdir, source: str, destination: str, options: ConvertOptions, state: State
+) -> list[NamedTask]:
+    """Returns a task for each of the runs, under the name that it has, or gets, in the destination.
+
+    Args:
+        runs: Those to convert.
+        found: The search that they come from.
+        source: As for `convert_logdir`.
+        destination: As for `convert_logdir`.
+        options: What decides the output.
+        state: Of the destination; new runs are entered.
+    """
+    tasks: dict[str, RunTask] = {}
+    owners = {file: name for name, known in state.runs.items() for file in _paths_of(known)}
+    taken = {name for name, known in state.runs.items() if _paths_of(known)}
+    live = {twin.directory: twin.files for twin in found.twins if twin.role == LIVE}
+    for run in runs:
+        # A run keeps the name it was given first, also when a second rank in its directory would now split it.
+        paths = [relative_path(file.path, source) for file in run.sources]
+        mine = [owners[path] for path in paths if path in owners]
+        name = mine[0] if mine else _target_name(run)
+        if name in tasks and mine:  # what was one run looks like two now; its output cannot be divided any more
+            tasks[name].run = _joined(tasks[name].run, run)
+            continue
+        if not mine and name in taken and not run.archives:
+            name = next(f"{name}_{n}" for n in range(2, len(taken) + 3) if f"{name}_{n}" not in taken)
+        taken.add(name)
+        known = state.runs.setdefault(name, RunState())
+        directory = destination if name == "." else os.path.join(destination, name)
+        tasks[name] = RunTask(run, source, directory, options, known, live.pop(run.directory, ()))
+    return list(tasks.items())
+
+
+def _paths_of(state: RunState) -> list[str]:
+    return [*state.files, *(state.plan.ends if state.plan is not None else ())]
+
+
+def _target_name(run: Run) -> str:
+    """Returns where a run goes below the destination.
+
+    MindInsight lists the directories directly below its base, and no deeper, so a nested name is flattened for it:
+    `a/b` becomes `a+b`. A name that was flattened so is unfolded on the way back.
+    """
+    if run.format == tensorboard.FORMAT:
+        if run.role == "convert":
+            return run.name
+        return run.name.replace("~", "~0").replace("+", "~1").replace("/", "+")
+    if run.role != "convert":
+        return run.name
+    return run.name.replace("+", "/").replace("~1", "+").replace("~0", "~")
+
+
+def _joined(one: Run, other: Run) -> Run:
+    return msgspec.structs.replace(
+        one,
+        files=tuple(sorted((*one.files, *other.files), key=lambda file: file.order)),
+        lineage_files=tuple(sorted((*one.lineage_files, *other.lineage_files), key=lambda file: file.order)),
+        graph_files=(*one.graph_files, *other.graph_files),
+    )

@@ -1,0 +1,145 @@
+"""The TensorBoard output of one run: event files, and the archive of what they cannot hold.
+
+Both of TensorBoard's loaders must show the newest session after a restart. The slow loader drops older points only
+when a file's first mark is a SessionLog START and a later START names the step (measured on 2.21: a START in the second
+file alone is taken for the first start of the run and drops nothing); the fast loader ignores marks and drops what a
+lower step overtakes. So every file opens with START at its first step, and a restart opens a new file. Only the newest
+file grows, because the slow loader does not go back to an older one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ms_summary_bridge.convert.sink import WRITER_CONVERT, RunSink
+from ms_summary_bridge.events import Encoded, Event, FileVersion, Loss, SessionLog
+from ms_summary_bridge.files.file_names import LINEAGE_SUFFIX
+from ms_summary_bridge.formats.mindspore import FORMAT as MINDSPORE
+from ms_summary_bridge.formats.mindspore import MindSporeDecoder
+from ms_summary_bridge.formats.sessions import hparams, lineage
+from ms_summary_bridge.formats.sessions.session import SESSION_KINDS
+from ms_summary_bridge.formats.tensorboard import FILE_VERSION, FORMAT, TensorBoardEncoder
+from ms_summary_bridge.runs.archive import LINEAGE
+from ms_summary_bridge.values import Opaque
+
+__all__ = ["TensorBoardRun"]
+
+_MAX_SECONDS: Final = 9_999_999_999
+
+
+class TensorBoardRun(RunSink):
+    """A sink for the events of one run; see `RunSink` for its arguments."""
+
+    format = FORMAT
+
+    def __init__(self, directory: str, **arguments: Any) -> None:
+        super().__init__(directory, **arguments)
+        self._encoder = TensorBoardEncoder(self.names)
+        self._start_step: int | None = None
+        self._has_points = True  # the file that grows holds more than marks
+        self._in_table: set[str] = set()  # kinds of the session's records that were met
+
+    def begin_session(self, step: int | None = None) -> None:
+        """Says that a restart follows: the next event goes into a new file.
+
+        Args:
+            step: What that file marks as the session's start; the step of the next event when None.
+        """
+        if self._has_points or self._begins_new_file:
+            self._begins_new_file = True
+            self._start_step = step
+
+    def write(self, event: Event, source: str = "") -> None:
+        """Writes one event and counts what is lost.
+
+        Raises:
+            LogdirError: A file cannot be written, or holds something else.
+        """
+        if source == LINEAGE and isinstance(event.content, Opaque):
+            self._note_lineage(event, event.content)
+            return
+        encoded = self._encoder.encode(event)
+        self._account(event, encoded, source)
+        if encoded.payload is None:
+            return
+        if self._begins_new_file:
+            self._begin(event)
+        else:
+            self._open_last()
+        self._has_points = self._has_points or not isinstance(event.content, SessionLog)
+        if self._writer is not None:
+            self._writer.write(encoded.payload)
+
+    def write_version(self, event: Event, source: str = "") -> None:
+        """Keeps a source file's version event: the output's own files begin with another."""
+        self._keep_version(event, source)
+        if source == MINDSPORE and event.wall_time not in self._state.begins:
+            self._state.begins.append(event.wall_time)
+
+    def _note_lineage(self, event: Event, content: Opaque) -> None:
+        """Takes note of a lineage record; of each kind the last one is shown, and all are in the archive."""
+        losses: tuple[Loss, ...] = ()
+        is_shown = True
+        if content.kind in SESSION_KINDS:
+            self._in_table.add(content.kind)
+            self._state.said.clear()  # here, since nothing is said while the session waits for its end
+        else:
+            encoded = self._encoder.encode(event)
+            losses, is_shown = encoded.losses, encoded.payload is not None
+        shown = self._state.session.get(content.kind, content.payload)
+        if is_shown and shown != content.payload:
+            losses += (Loss(content.kind, "", "an earlier one of its run: TensorBoard shows the last"),)
+        self._account(event, Encoded(None, losses, event), LINEAGE)
+        if is_shown:
+            self._state.session[content.kind] = content.payload
+
+    def end_sources(self, *, grows: bool = False) -> None:
+        """Writes what the lineage becomes into a file of its own.
+
+        In TensorBoard the first start and the first end of a session count. So this file is written anew when there is
+        more lineage, and while the source grows it waits for the record that MindSpore writes at the end.
+        """
+        for kind in sorted(self._in_table):  # of the last one alone
+            self._losses.add(kind, "", "shown in the HParams table")
+        self._in_table.clear()
+        records = self._state.session
+        if not records or (grows and not records.keys() & {"train_lineage", "evaluation_lineage"}):
+            return
+        times = []
+        payloads: list[bytes | None] = []
+        for kind, payload in sorted(records.items()):
+            event = MindSporeDecoder(is_lineage=True).decode(payload)
+            times.append(event.wall_time)
+            if kind not in SESSION_KINDS:
+                payloads.append(self._encoder.encode(event).payload)
+        if records.keys() & {*SESSION_KINDS}:
+            session = lineage.read_lineage(records, sorted(self._state.begins))
+            self._say_once("lineage", "", session.left_out)
+            if not session.is_empty:
+                payloads += [
+                    hparams.encode_session_start(session),
+                    hparams.encode_session_end(session, self.names.kinds),
+                ]
+        if not payloads:
+            return
+        # Behind the files of the training in the order of names, in which TensorBoard's slow loader goes.
+        seconds = min(max(0, int(max(times))), _MAX_SECONDS)
+        name = f"events.out.tfevents.{seconds:010d}.{self._host}{LINEAGE_SUFFIX}"
+        head = self._encoder.encode(Event(min(times), 0, FileVersion(FILE_VERSION, WRITER_CONVERT), FORMAT)).payload
+        self._replace_lineage(name, [payload for payload in (head, *payloads) if payload is not None])
+
+    def _begin(self, event: Event) -> None:
+        outputs = self._state.outputs
+        seconds = self._seconds
+        if outputs:  # every reader takes the files in the order of their seconds, and the slow loader in that of names
+            seconds = max(seconds, int(outputs[-1].name.split(".")[3]) + 1)
+        name = f"events.out.tfevents.{seconds:010d}.{self._host}.{len(outputs):04d}"
+        version = FileVersion(FILE_VERSION, self._written_by)
+        start = event.step if self._start_step is None else self._start_step
+        heads: list[tuple[int, FileVersion | SessionLog]] = [(0, version)]
+        if not (isinstance(event.content, SessionLog) and event.content.status == SessionLog.START):  # which is one
+            heads.append((start, SessionLog(SessionLog.START)))
+        payloads = [self._encoder.encode(Event(event.wall_time, step, head, FORMAT)).payload for step, head in heads]
+        self._begin_file(name, [payload for payload in payloads if payload is not None])
+        self._start_step = None
+        self._has_points = False

@@ -1,0 +1,118 @@
+"""Run workers: where the runs of a conversion are converted: in this process, in several, or on a Dask cluster.
+
+Runs do not know of each other, so the order in which they are done is free.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, as_completed
+from multiprocessing import active_children, get_context
+from typing import Final
+
+from ms_summary_bridge.convert.run import Progress, convert_run
+from ms_summary_bridge.convert.state import RunState
+from ms_summary_bridge.convert.task import NamedTask, RunTask, relative_path
+from ms_summary_bridge.errors import LogdirError, MissingDependencyError
+from ms_summary_bridge.runs.report import RunReport
+
+__all__ = ["convert_runs", "unread_bytes"]
+
+_WORTH_PROCESSES: Final = 16 << 20  # bytes to read; below it a follower is done before another process has started
+
+_Result = tuple[str, RunTask, RunReport, RunState]
+
+
+def unread_bytes(task: RunTask) -> int:
+    """Returns how many bytes of a run's files are not converted yet."""
+    files = task.state.files
+    known = {path: file.offset for path, file in files.items()}
+    return sum(max(0, file.size - known.get(relative_path(file.path, task.source), 0)) for file in task.run.sources)
+
+
+def convert_runs(
+    tasks: list[NamedTask],
+    *,
+    workers: int = 1,
+    dask: str | None = None,
+    advance: Progress,
+    is_stopped: Callable[[], bool],
+) -> Iterator[_Result]:
+    """Yields each task's result as it is done.
+
+    Args:
+        tasks: Runs by their names in the destination.
+        workers: Processes; 1 converts in this one.
+        dask: Address of a Dask scheduler, used in place of processes.
+        advance: Called now and then with the number of bytes read since the last call.
+        is_stopped: Asked before each run; when it says so, the runs not yet begun are left out.
+
+    Raises:
+        LogdirError: No scheduler answers.
+        MissingDependencyError: `dask` is asked for and not installed.
+    """
+    if dask is not None:
+        yield from _dask_results(tasks, dask, advance)
+        return
+    is_little = (
+        any(task.options.grows for _, task in tasks) and sum(unread_bytes(task) for _, task in tasks) < _WORTH_PROCESSES
+    )
+    if workers <= 1 or len(tasks) <= 1 or is_little:
+        for name, task in tasks:
+            if is_stopped():
+                return
+            yield name, task, *convert_run(task, advance)
+        return
+    # A fresh interpreter for each worker: the caller may hold threads, which a fork would copy in the middle of work.
+    # They leave Ctrl-C to this process: its signal mask is theirs, from their first instruction on.
+    with ProcessPoolExecutor(min(workers, len(tasks)), mp_context=get_context("spawn")) as pool:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            futures = {pool.submit(convert_run, task): (name, task) for name, task in tasks}
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for future in _or_end_workers(as_completed(futures)):
+            if is_stopped():
+                for waiting in futures:
+                    waiting.cancel()
+            if future.cancelled():
+                continue
+            name, task = futures[future]
+            advance(unread_bytes(task))
+            try:
+                result = future.result()
+            except BrokenExecutor as error:  # a worker was killed, by want of memory perhaps
+                report = RunReport(name, task.run.directory, task.destination, failed=f"a worker process died: {error}")
+                result = report, task.state
+            yield name, task, *result
+
+
+def _or_end_workers(
+    futures: Iterator[Future[tuple[RunReport, RunState]]],
+) -> Iterator[Future[tuple[RunReport, RunState]]]:
+    """Passes the futures on; Ctrl-C ends the workers at once, as it would end this process."""
+    try:
+        yield from futures
+    except KeyboardInterrupt:
+        for process in active_children():
+            process.terminate()
+        raise
+
+
+def _dask_results(tasks: list[NamedTask], address: str, advance: Progress) -> Iterator[_Result]:
+    try:
+        from distributed import Client
+        from distributed import as_completed as dask_as_completed
+    except ImportError as error:
+        raise MissingDependencyError("--dask needs: pip install 'ms_summary_bridge[dask]'") from error
+    try:
+        client = Client(address, timeout=10)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise LogdirError(f"{address}: no Dask scheduler answers: {error}") from error
+    with client:
+        futures = {client.submit(convert_run, task, pure=False): (name, task) for name, task in tasks}
+        for future in dask_as_completed(futures):
+            name, task = futures[future]
+            advance(unread_bytes(task))
+            yield name, task, *future.result()

@@ -1,0 +1,318 @@
+"""Event files: reads one from any position.
+
+A path is a local file or an fsspec URL (`s3://bucket/run/...`).
+
+Reading keeps a snapshot in mind: the file's size is taken first and again when its end is reached, so that a live
+file gives every record that is whole, and a record that lies about its length is found out by that size instead
+of being waited for in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Generator, Iterator
+from typing import BinaryIO, Final, TypeAlias, cast
+
+import msgspec
+
+from ms_summary_bridge.errors import ClosedError, EventDecodeError, LogdirError, MissingDependencyError
+from ms_summary_bridge.events import Decoder, Event
+from ms_summary_bridge.files.records import (
+    FOOTER_BYTES,
+    HEADER_BYTES,
+    MAX_RECORD_BYTES,
+    Damage,
+    Incomplete,
+    Padding,
+    Piece,
+    Record,
+    RecordDecoder,
+)
+
+__all__ = [
+    "CHUNK_BYTES",
+    "EventFileReader",
+    "Head",
+    "Path",
+    "is_url",
+    "last_wall_time",
+    "open_source",
+    "peek",
+    "read_pieces",
+]
+
+CHUNK_BYTES: Final = 1 << 20
+_PEEK_BYTES: Final = 1 << 16
+_FRAME_BYTES: Final = HEADER_BYTES + FOOTER_BYTES
+
+Path: TypeAlias = str | os.PathLike[str]
+
+
+def _failure(path: str, doing: str, error: OSError) -> LogdirError:
+    return LogdirError(f"{path}: cannot be {doing}: {error.strerror or error}")
+
+
+def is_url(path: str) -> bool:
+    """Whether `path` is for fsspec (`s3://...`) rather than for the operating system."""
+    return "://" in path
+
+
+def open_source(path: Path) -> BinaryIO:
+    """Opens a local file or an fsspec URL for reading, unbuffered.
+
+    Raises:
+        LogdirError: It cannot be opened, or the protocol of the URL is unknown.
+        MissingDependencyError: The protocol needs a package that is not installed.
+    """
+    path = os.fspath(path)
+    try:
+        if not is_url(path):
+            return open(path, "rb", buffering=0)
+        from fsspec.core import url_to_fs  # here, as most callers read local files and need not wait for its import
+
+        filesystem, inner = url_to_fs(path)
+        source = filesystem.open(inner, "rb")
+        with contextlib.suppress(AttributeError):
+            source.fs = filesystem  # one for archives closes what it opened when nobody holds it any longer
+        return cast(BinaryIO, source)
+    except OSError as error:
+        raise _failure(path, "opened", error) from error
+    except ImportError as error:
+        raise MissingDependencyError(f"{path}: {error}") from error
+    except ValueError as error:
+        raise LogdirError(f"{path}: {error}") from error
+
+
+def _batches(
+    source: BinaryIO, path: str, offset: int, chunk_bytes: int, max_record_bytes: int
+) -> Iterator[tuple[list[Piece], int]]:
+    """Yields the pieces of one chunk after the other, each list with the place to resume at after it."""
+    decoder = RecordDecoder(offset, max_record_bytes=max_record_bytes)
+    try:
+        size = source.seek(0, os.SEEK_END)
+        if size < offset:
+            raise LogdirError(
+                f"{path}: has {size} bytes, reading was to go on at byte {offset}: it was replaced or cut"
+            )
+        source.seek(offset)
+        position = offset
+        has_given_up = False
+        while True:
+            if position >= size and not has_given_up:  # look again: it may have grown
+                size = source.seek(0, os.SEEK_END)
+                source.seek(position)
+            chunk = source.read(min(chunk_bytes, size - position)) if position < size else b""
+            if not chunk:
+                break
+            position += len(chunk)
+            pieces: list[Piece] = [*decoder.feed(chunk)]
+            if decoder.wanted > size > position and not has_given_up:
+                size = source.seek(0, os.SEEK_END)
+                source.seek(position)
+            # The record that is being waited for ends behind the end of the file. Buffering up to there would let
+            # a length that lies cost the whole file in memory; so whole records are looked for behind its start.
+            # From here on the size is fixed: of what is appended now, nothing may be taken for such a record.
+            while decoder.wanted > size > position and decoder.offset < position:
+                has_given_up = True
+                pieces += decoder.give_up()
+            if pieces:
+                yield pieces, decoder.offset
+    except LogdirError:
+        raise
+    except OSError as error:
+        raise _failure(path, "read", error) from error
+    rest = decoder.finish()
+    if rest:
+        yield rest, decoder.offset
+
+
+def read_pieces(
+    path: Path, *, offset: int = 0, chunk_bytes: int = CHUNK_BYTES, max_record_bytes: int = MAX_RECORD_BYTES
+) -> Iterator[Piece]:
+    """Reads a file's records, once, in bounded memory (a chunk, and one record if that is longer).
+
+    Args:
+        path: Local file or fsspec URL.
+        offset: Position of the first byte to read.
+        chunk_bytes: How much to read at a time.
+        max_record_bytes: A declared length above this is taken for damage.
+
+    Yields:
+        Records and what stands between them; at most one `Incomplete`, as the last piece.
+
+    Raises:
+        LogdirError: The file cannot be opened or read, or is shorter than `offset`.
+    """
+    path = os.fspath(path)
+    with open_source(path) as source:
+        for pieces, _ in _batches(source, path, offset, chunk_bytes, max_record_bytes):
+            yield from pieces
+
+
+class EventFileReader:
+    """Reads the events of one file; after each one it knows where a later reader may go on.
+
+    Iterating again goes on at `offset`, which is how a growing file is followed. A record that is whole but no
+    event comes out as `Damage`.
+
+    Args:
+        path: Local file or fsspec URL.
+        decoder: Codec of the file's format.
+        offset: Position to begin at: 0, or the `offset` of an earlier reader.
+
+    Attributes:
+        offset: Where to resume: behind the last piece given out. For `Incomplete` its start, and so for damage and
+            padding that reach to the end of the file, since more bytes may complete a record there.
+        record_offset: Start of the piece that was given out last.
+        records_read: Whole records met so far, those that are no events included.
+
+    Raises:
+        LogdirError: (on iterating) The file cannot be opened or read, or is shorter than `offset`.
+        ClosedError: (on iterating) The reader was closed.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        decoder: Decoder,
+        *,
+        offset: int = 0,
+        chunk_bytes: int = CHUNK_BYTES,
+        max_record_bytes: int = MAX_RECORD_BYTES,
+    ) -> None:
+        self.path = os.fspath(path)
+        self.offset = offset
+        self.record_offset = offset
+        self.records_read = 0
+        self._decoder = decoder
+        self._limits = (chunk_bytes, max_record_bytes)
+        self._running: Generator[Event | Damage | Padding | Incomplete, None, None] | None = None
+        self._is_closed = False
+
+    def __iter__(self) -> Iterator[Event | Damage | Padding | Incomplete]:
+        if self._is_closed:
+            raise ClosedError(f"{self.path}: the reader is closed")
+        if self._running is not None:
+            self._running.close()
+        self._running = self._pieces()
+        return self._running
+
+    def _pieces(self) -> Generator[Event | Damage | Padding | Incomplete, None, None]:
+        decode = self._decoder.decode
+        with open_source(self.path) as source:
+            for pieces, resume in _batches(source, self.path, self.offset, *self._limits):
+                for piece in pieces:
+                    if isinstance(piece, Record):
+                        payload = piece.payload
+                        start = piece.offset
+                        self.record_offset = start
+                        self.offset = end = start + _FRAME_BYTES + len(payload)
+                        self.records_read += 1
+                        try:
+                            event = decode(payload)
+                        except EventDecodeError as error:
+                            yield Damage(start, end, f"not an event: {error.message}")
+                        else:
+                            yield event
+                    elif isinstance(piece, Incomplete):
+                        self.record_offset = self.offset = piece.offset
+                        yield piece
+                    else:
+                        self.record_offset = piece.start
+                        self.offset = min(piece.end, resume)
+                        yield piece
+
+    def close(self) -> None:
+        """Ends a running iteration and closes the file; may be called again."""
+        self._is_closed = True
+        if self._running is not None:
+            self._running.close()
+            self._running = None
+
+    def __enter__(self) -> EventFileReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Head(msgspec.Struct, frozen=True):
+    """What a file begins with."""
+
+    first: Record | None
+    """The first whole record; None when there is none."""
+    has_more: bool
+    """Whether anything but zeros follows it: a record, damage, or a record that is cut."""
+    damage: str
+    """What is wrong with bytes before it (or in the file, if it has none) that are no record and not just cut."""
+    size: int
+    """Bytes of the file."""
+
+
+def peek(path: Path) -> Head:
+    """Looks at the beginning of a file, reading little more than its first record.
+
+    Raises:
+        LogdirError: The file cannot be opened or read.
+    """
+    path = os.fspath(path)
+    damage = ""
+    with open_source(path) as source:
+        for pieces, _ in _batches(source, path, 0, _PEEK_BYTES, MAX_RECORD_BYTES):
+            for piece in pieces:
+                if isinstance(piece, Record):
+                    return Head(piece, _has_more(source, path, piece.end), damage, _size(source, path))
+                if isinstance(piece, Damage):
+                    damage = damage or piece.reason
+        return Head(None, False, damage, _size(source, path))
+
+
+def _size(source: BinaryIO, path: str) -> int:
+    try:
+        return source.seek(0, os.SEEK_END)
+    except OSError as error:
+        raise _failure(path, "read", error) from error
+
+
+def _has_more(source: BinaryIO, path: str, position: int) -> bool:
+    try:
+        source.seek(position)
+        while chunk := source.read(_PEEK_BYTES):
+            if chunk.count(0) < len(chunk):
+                return True
+    except OSError as error:
+        raise _failure(path, "read", error) from error
+    return False
+
+
+def last_wall_time(path: Path, decoder: Decoder) -> float | None:
+    """Returns the wall_time of a file's last event, reading only its tail; None when it has no event.
+
+    Args:
+        path: Local file or fsspec URL.
+        decoder: A codec of the file's format that nobody else uses: it is fed events out of order.
+
+    Raises:
+        LogdirError: The file cannot be opened or read.
+    """
+    path = os.fspath(path)
+    with open_source(path) as source:
+        size = _size(source, path)
+        window = CHUNK_BYTES
+        while True:
+            start = max(size - window, 0)  # most likely inside a record: the decoder finds the next whole one
+            payloads = [
+                piece.payload
+                for pieces, _ in _batches(source, path, start, CHUNK_BYTES, MAX_RECORD_BYTES)
+                for piece in pieces
+                if isinstance(piece, Record)
+            ]
+            for payload in reversed(payloads):
+                try:
+                    return decoder.decode(payload).wall_time
+                except EventDecodeError:
+                    continue
+            if start == 0:
+                return None
+            window *= 2

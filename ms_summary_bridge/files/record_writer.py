@@ -1,0 +1,222 @@
+"""Writes files of records so that they always end with a whole one.
+
+Local files only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from types import TracebackType
+
+from ms_summary_bridge.errors import ClosedError, LogdirError
+from ms_summary_bridge.files.event_file import CHUNK_BYTES, Path
+from ms_summary_bridge.files.records import encode_record
+
+__all__ = ["RecordWriter", "create_unique"]
+
+
+def _failure(path: str, doing: str, error: OSError) -> LogdirError:
+    return LogdirError(f"{path}: cannot be {doing}: {error.strerror or error}")
+
+
+class RecordWriter:
+    """Writes framed records to a local file that ends with a whole record whenever this writer rests.
+
+    Args:
+        path: File to write; missing parent directories are made.
+        offset: None makes a new file. A number opens an existing one whose first `offset` bytes are known to be
+            ours: behind them a crash may have come between writing and remembering. Bytes found there are compared
+            with what is written now; equal ones are passed over, so that such a file is completed, not doubled.
+        buffer_bytes: Records are handed to the operating system when they have this size together.
+
+    Attributes:
+        path: File being written.
+
+    Raises:
+        LogdirError: The file exists (`offset=None`), or does not or is shorter (a number), or cannot be opened.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as directory, RecordWriter(directory + "/a/events") as writer:
+        ...     writer.write(b"payload")
+        ...     writer.offset
+        23
+    """
+
+    def __init__(self, path: Path, *, offset: int | None = None, buffer_bytes: int = CHUNK_BYTES) -> None:
+        self.path = os.fspath(path)
+        self._buffer_bytes = buffer_bytes
+        self._pending: list[bytes] = []  # whole records, not yet in the file
+        self._pending_bytes = 0
+        self._written = offset or 0  # end of the last record known to be in the file
+        self._fd = self._create() if offset is None else self._reopen(offset)
+
+    def _create(self) -> int:
+        self._file_end = 0
+        directory = os.path.dirname(self.path) or "."
+        try:
+            os.makedirs(directory, exist_ok=True)
+        except OSError as error:
+            # Not as the cause: a file where a directory should be is no name that is taken, see create_unique.
+            raise _failure(directory, "created", error) from None
+        try:
+            return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        except FileExistsError as error:
+            raise LogdirError(f"{self.path}: exists and would be overwritten") from error
+        except OSError as error:
+            raise _failure(self.path, "created", error) from error
+
+    def _reopen(self, offset: int) -> int:
+        try:
+            fd = os.open(self.path, os.O_RDWR)
+        except OSError as error:
+            raise _failure(self.path, "opened", error) from error
+        self._file_end = os.lseek(fd, 0, os.SEEK_END)  # everything is appended here; above _written while overlapping
+        if self._file_end < offset:
+            os.close(fd)
+            raise LogdirError(f"{self.path}: has {self._file_end} bytes, {offset} were written: it was replaced or cut")
+        return fd
+
+    @property
+    def offset(self) -> int:
+        """Where the next record will begin, buffered ones counted."""
+        return self._written + self._pending_bytes
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of whole records that are not in the file yet."""
+        return self._pending_bytes
+
+    @property
+    def waiting_records(self) -> int:
+        """Records that are not in the file yet."""
+        return len(self._pending)
+
+    @property
+    def surplus(self) -> int:
+        """Bytes of the file behind all that was written: not yet compared. 0 but for a reopened file."""
+        return max(self._file_end - self.offset, 0)
+
+    def write(self, payload: bytes) -> None:
+        """Frames one payload and buffers it.
+
+        Raises:
+            LogdirError: The buffer was full and could not be written; see `flush`.
+            ClosedError: The writer is closed.
+        """
+        if self._fd < 0:
+            raise ClosedError(f"{self.path}: the writer is closed")
+        record = encode_record(payload)
+        self._pending.append(record)
+        self._pending_bytes += len(record)
+        if self._pending_bytes >= self._buffer_bytes:
+            self._drain()
+
+    def flush(self, *, sync: bool = False) -> None:
+        """Returns when the operating system has every record; with `sync`, when the disk has.
+
+        Raises:
+            LogdirError: Not all could be written (a full disk). The file is cut back to its last whole record, the
+                others stay buffered: the next `flush` tries them again. Or a reopened file holds other bytes than
+                those written now; then it was not touched.
+            ClosedError: The writer is closed.
+        """
+        if self._fd < 0:
+            raise ClosedError(f"{self.path}: the writer is closed")
+        self._drain()
+        if sync:
+            try:
+                os.fsync(self._fd)
+            except OSError as error:
+                raise _failure(self.path, "synced", error) from error
+
+    def close(self) -> None:
+        """Flushes and closes the file; may be called again. It is closed even if the flush raises."""
+        if self._fd < 0:
+            return
+        try:
+            self._drain()
+        finally:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+    def _drain(self) -> None:
+        if not self._pending:
+            return
+        data = memoryview(b"".join(self._pending))
+        # Asked anew each time: an interrupt may have come between an earlier write and the note that it was done.
+        self._file_end = os.lseek(self._fd, 0, os.SEEK_END)
+        done = self._match(data) if self._file_end > self._written else 0
+        try:
+            while done < len(data):
+                done += os.write(self._fd, data[done:])
+        except OSError as error:
+            self._settle(done)
+            raise LogdirError(
+                f"{self.path}: cannot be written: {error.strerror or error}; "
+                f"{self._written} bytes are in the file, {self._pending_bytes} wait"
+            ) from error
+        self._pending.clear()
+        self._pending_bytes = 0
+        self._written += len(data)
+        self._file_end = max(self._file_end, self._written)
+
+    def _match(self, data: memoryview) -> int:
+        """Returns how many of the bytes are in the file already."""
+        there = min(self._file_end - self._written, len(data))
+        done = 0
+        while done < there:
+            try:
+                found = os.pread(self._fd, min(there - done, CHUNK_BYTES), self._written + done)
+            except OSError as error:
+                raise _failure(self.path, "compared", error) from error
+            if not found or found != data[done : done + len(found)]:
+                raise LogdirError(
+                    f"{self.path}: behind byte {self._written + done} it holds something else than this conversion "
+                    "writes; use another destination or --force"
+                )
+            done += len(found)
+        return done
+
+    def _settle(self, done: int) -> None:
+        """After a failed write: takes the records that are whole out of the buffer, cuts the file behind them."""
+        kept = count = 0
+        for record in self._pending:
+            if kept + len(record) > done:
+                break
+            kept += len(record)
+            count += 1
+        del self._pending[:count]
+        self._pending_bytes -= kept
+        self._written += kept
+        with contextlib.suppress(OSError):  # else the torn bytes are an overlap, completed by the next flush
+            os.ftruncate(self._fd, self._written)
+        self._file_end = os.lseek(self._fd, 0, os.SEEK_END)
+
+    def __enter__(self) -> RecordWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        try:
+            self.close()
+        except LogdirError:
+            if error is None:  # else the first error matters more
+                raise
+
+
+def create_unique(directory: Path, name_of: Callable[[int], str], *, buffer_bytes: int = CHUNK_BYTES) -> RecordWriter:
+    """Makes a new file under the first free of the names `name_of(0)`, `name_of(1)`, ...
+
+    Raises:
+        LogdirError: A file cannot be created, for another reason than that its name is taken.
+    """
+    number = 0
+    while True:
+        try:
+            return RecordWriter(os.path.join(directory, name_of(number)), buffer_bytes=buffer_bytes)
+        except LogdirError as error:
+            if not isinstance(error.__cause__, FileExistsError):
+                raise
+            number += 1

@@ -1,0 +1,1 @@
+"""Graphs: MindSpore's ANF graphs and TensorFlow's GraphDefs, drawn as each other and restored."""

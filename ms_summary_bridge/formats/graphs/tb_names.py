@@ -1,0 +1,71 @@
+"""Names under which the nodes of a graph are drawn.
+
+Source: how TensorBoard reads names, in `tensorboard/plugins/graph/tf_graph_common/` at
+https://github.com/tensorflow/tensorboard/tree/1025aa33334858823c488c8a938d6c0a7373b8f2 (`graph.ts` normalizeInputs,
+mapStrictHierarchy, build; `hierarchy.ts` addNodes):
+
+* `/` divides scopes, a leading `^` makes a control edge, and `:<digits>` at the end of an input is the output's index,
+  so neither of the two may be part of a name.
+* A name that is also a scope is no fault: it is drawn as `scope/(name)`.
+* Nodes are kept as properties of a JavaScript object, and looked up with `in`, so a node that is called `constructor`
+  stops the drawing. `__root__` and what begins with `__function_library__` have a meaning of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["NodeNames", "common_scope", "legal_name", "scope_of"]
+
+_ILLEGAL: Final = re.compile(r"[^\w.\-/]")  # letters of any script stay: TensorBoard draws them
+_SLASHES: Final = re.compile(r"/{2,}")
+_MAX_NAME: Final = 1000  # a name is repeated in every edge, so one without bound in a damaged graph would multiply
+_OBJECT_PROPERTIES: Final = {
+    *("constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable"),
+    *("toLocaleString", "toString", "valueOf"),
+}
+
+
+def legal_name(name: str) -> str:
+    """Returns the name with everything replaced that TensorBoard would not take for a part of it."""
+    # TensorFlow's own rule: the first character is a letter, a digit or a point.
+    legal = _SLASHES.sub("/", _ILLEGAL.sub("_", name)[:_MAX_NAME].lstrip("/_-")).rstrip("/") or "unnamed"
+    first, slash, rest = legal.partition("/")
+    return f"{first}_{slash}{rest}" if first in _OBJECT_PROPERTIES else legal
+
+
+def scope_of(name: str) -> str:
+    """Returns the scope a drawn name lies in; empty for the outermost."""
+    return name.rpartition("/")[0]
+
+
+def common_scope(one: str, other: str) -> str:
+    """Returns the innermost scope that holds both."""
+    if one == other:
+        return one
+    common = []
+    for a, b in zip(one.split("/"), other.split("/"), strict=False):
+        if a != b:
+            break
+        common.append(a)
+    return "/".join(common)
+
+
+class NodeNames:
+    """Gives every node of one drawing a name of its own; the same wishes in the same order get the same names."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._next: dict[str, int] = {}
+
+    def take(self, wish: str) -> str:
+        """Returns the wish made legal, with `_2`, `_3`, ... behind it where that is taken."""
+        name = stem = legal_name(wish)
+        if name in self._taken:
+            number = self._next.get(stem, 2)
+            while (name := f"{stem}_{number}") in self._taken:
+                number += 1
+            self._next[stem] = number + 1
+        self._taken.add(name)
+        return name

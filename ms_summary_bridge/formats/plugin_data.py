@@ -1,0 +1,172 @@
+"""Plugin data: how TensorBoard knows what a value is, and how we know where a value of ours came from.
+
+A value we write carries, inside the content that its plugin defines, one field of ours (`Origin`, field 1000 of
+`proto/tensorboard/origin.proto`). TensorBoard's readers pass over unknown fields, so a tag that had to be renamed, a
+derived value, and what a `[k, 3]` tensor does not say about a histogram are all found again on the way back.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from ms_summary_bridge.errors import EventDecodeError
+from ms_summary_bridge.events import Event
+from ms_summary_bridge.formats import wire
+
+__all__ = [
+    "DATA_CLASS_SCALAR",
+    "DATA_CLASS_TENSOR",
+    "WRITER_USER",
+    "Origin",
+    "decode_metadata",
+    "decode_origin",
+    "decode_text",
+    "decode_writer",
+    "encode_metadata",
+    "encode_origin",
+    "encode_writer",
+    "is_users",
+]
+
+DATA_CLASS_SCALAR: Final = 1
+DATA_CLASS_TENSOR: Final = 2
+
+_ORIGIN_FIELD: Final = wire.varint(1000 << 3 | wire.LENGTH_DELIMITED)
+
+
+class Origin(msgspec.Struct, frozen=True, gc=False):
+    """Where a value in a TensorBoard file came from."""
+
+    tag: str | None = None
+    """Tag in the source; None when the value has the same."""
+    derived: bool = False
+    """Computed from a value of the source, not converted back."""
+    kind: str = ""
+    """Kind of the value it was computed from."""
+    histogram: bytes | None = None
+    """Encoded `HistogramExtras`."""
+    event: bytes | None = None
+    """The whole event of the source that the value shows; `kind` names it."""
+
+
+def encode_metadata(plugin_name: str, data_class: int, origin: Origin, content: bytes = b"") -> bytes:
+    """Encodes a value's `metadata` field, key included.
+
+    Args:
+        plugin_name: Whose value it is.
+        data_class: TensorBoard's number for how it is read.
+        origin: Where it came from.
+        content: What the plugin itself keeps with the value.
+    """
+    plugin_data = wire.length_delimited(b"\x0a", plugin_name.encode())
+    content += encode_origin(origin)
+    if content:
+        plugin_data += wire.length_delimited(b"\x12", content)
+    metadata = wire.length_delimited(b"\x0a", plugin_data) + b"\x20" + wire.varint(data_class)
+    return wire.length_delimited(b"\x4a", metadata)
+
+
+def encode_origin(origin: Origin) -> bytes:
+    """Encodes our field, key included; nothing where there is nothing to say."""
+    out = b""
+    if origin.tag is not None:
+        out += wire.length_delimited(b"\x0a", origin.tag.encode())
+    if origin.derived:
+        out += b"\x10\x01"
+    if origin.kind:
+        out += wire.length_delimited(b"\x1a", origin.kind.encode())
+    if origin.histogram is not None:
+        out += wire.length_delimited(b"\x22", origin.histogram)
+    if origin.event is not None:
+        out += wire.length_delimited(b"\x2a", origin.event)
+    return wire.length_delimited(_ORIGIN_FIELD, out) if out else b""
+
+
+def decode_metadata(data: bytes, start: int, end: int) -> tuple[str, bytes]:
+    """Returns a `SummaryMetadata`'s plugin name and plugin content; empty where there are none.
+
+    Raises:
+        EventDecodeError: The message is malformed.
+    """
+    name, content = "", b""
+    for key, a, b in wire.fields(data, start, end):
+        if key == 0x0A:
+            for inner, c, d in wire.fields(data, a, b):
+                if inner == 0x0A:
+                    name = data[c:d].decode("utf-8", "replace")
+                elif inner == 0x12:
+                    content = data[c:d]
+    return name, content
+
+
+def decode_origin(content: bytes) -> Origin | None:
+    """Finds our field in a plugin's content; None where there is none or the content is no message."""
+    if _ORIGIN_FIELD not in content:
+        return None
+    try:
+        return _decode_own_field(content)
+    except (EventDecodeError, UnicodeDecodeError):  # a plugin's content may be anything
+        return None
+
+
+def _decode_own_field(content: bytes) -> Origin | None:
+    tag: str | None = None
+    derived, kind = False, ""
+    histogram: bytes | None = None
+    event: bytes | None = None
+    is_ours = False
+    for key, a, b in wire.fields(content, 0, len(content)):
+        if key == 1000 << 3 | wire.LENGTH_DELIMITED:
+            is_ours = True
+            for inner, c, d in wire.fields(content, a, b):
+                if inner == 0x0A:
+                    tag = content[c:d].decode()
+                elif inner == 0x10:
+                    derived = bool(c)
+                elif inner == 0x1A:
+                    kind = content[c:d].decode()
+                elif inner == 0x22:
+                    histogram = content[c:d]
+                elif inner == 0x2A:
+                    event = content[c:d]
+    return Origin(tag, derived, kind, histogram, event) if is_ours else None
+
+
+def decode_text(data: bytes) -> tuple[str, bool]:
+    """Returns the text, and whether encoding it gives the same bytes."""
+    text = data.decode("utf-8", "replace")
+    return text, text.encode() == data
+
+
+def decode_writer(payload: bytes, start: int, end: int) -> tuple[str, bool]:
+    """Reads the `source_metadata` of a file's first event: who wrote the file.
+
+    TensorBoard defines it as field 10 of its event. In MindSpore's event that number is free, so ours carry it too.
+
+    Returns:
+        The writer's name, and whether `encode_writer` gives the same bytes.
+    """
+    writer = ""
+    is_exact = True
+    for number, (key, a, b) in enumerate(wire.fields(payload, start, end)):
+        is_exact = is_exact and number == 0 and key == 0x0A
+        if key == 0x0A:
+            writer, is_plain = decode_text(payload[a:b])
+            is_exact = is_exact and is_plain
+    return writer, is_exact and bool(writer)
+
+
+WRITER_USER: Final = "ms_summary_bridge/summary_writer"
+"""Marks an event that a user wrote through the bridge's `SummaryWriter`: only TensorBoard's file has it."""
+
+
+def is_users(event: Event) -> bool:
+    """Whether a user wrote this event of a live TensorBoard file, rather than the callback."""
+    return event.original is not None and event.original.endswith(encode_writer(WRITER_USER))
+
+
+def encode_writer(writer: str) -> bytes:
+    """Encodes an event's `source_metadata` field, key included; nothing for an empty name."""
+    return wire.length_delimited(b"\x52", wire.length_delimited(b"\x0a", writer.encode())) if writer else b""

@@ -1,0 +1,1 @@
+"""Lineage records of MindSpore and HParams sessions of TensorBoard."""

@@ -1,0 +1,334 @@
+"""Arrays in both formats' tensor messages, and a tensor as a person reads it.
+
+Source: field numbers and element layouts from the message definitions in `proto/`; which of MindSpore's fields its
+own writer fills was measured: always `float_data`, whatever the dtype.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ms_summary_bridge.errors import InvalidValueError
+from ms_summary_bridge.formats import wire
+from ms_summary_bridge.values import Tensor
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = [
+    "DT_DOUBLE",
+    "DT_FLOAT",
+    "decode_mindspore_tensor",
+    "decode_tensorboard_tensor",
+    "encode_mindspore_tensor",
+    "encode_tensorboard_tensor",
+    "statistics_table",
+    "value_histogram",
+]
+
+_MINDSPORE_DTYPES: Final = {
+    1: "bool", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "uint8", 7: "uint16", 8: "uint32", 9: "uint64",
+    10: "float16", 11: "float32", 12: "float64", 43: "complex64", 44: "complex128", 46: "bfloat16", 48: "int4",
+}  # fmt: skip
+_MINDSPORE_NUMBERS: Final = {name: number for number, name in _MINDSPORE_DTYPES.items()}
+
+# number -> (name, dtype of tensor_content, field of the typed list)
+_TENSORBOARD_DTYPES: Final[dict[int, tuple[str, str, int]]] = {
+    1: ("float32", "<f4", 5), 2: ("float64", "<f8", 6), 3: ("int32", "<i4", 7), 4: ("uint8", "u1", 7),
+    5: ("int16", "<i2", 7), 6: ("int8", "i1", 7), 8: ("complex64", "<c8", 9), 9: ("int64", "<i8", 10),
+    10: ("bool", "?", 11), 14: ("bfloat16", "<u2", 13), 17: ("uint16", "<u2", 7), 18: ("complex128", "<c16", 12),
+    19: ("float16", "<f2", 13), 22: ("uint32", "<u4", 16), 23: ("uint64", "<u8", 17),
+}  # fmt: skip
+_TENSORBOARD_STRING: Final = 7
+DT_FLOAT: Final = 1
+DT_DOUBLE: Final = 2
+
+_MAX_DIMS: Final = 254  # TensorFlow's own bound; keeps a damaged message from building a huge shape
+
+
+def _product(dims: list[int]) -> int:
+    count = 1
+    for size in dims:
+        count *= size
+    return count
+
+
+def _reshape(array: npt.NDArray[Any], dims: list[int]) -> npt.NDArray[Any]:
+    if any(size < 0 for size in dims) or len(dims) > 32 or _product(dims) != array.size:
+        raise InvalidValueError(f"{array.size} elements do not fill the shape {dims}")
+    try:
+        return array.reshape(dims)
+    except ValueError:  # no elements, yet sizes whose product numpy cannot count
+        raise InvalidValueError(f"{array.size} elements do not fill the shape {dims}, which is too large") from None
+
+
+# ---------------------------------------------------------------- MindSpore: TensorProto of anf_ir
+
+
+def decode_mindspore_tensor(data: bytes, start: int, end: int) -> tuple[Tensor, bool]:
+    """Decodes a MindSpore `TensorProto`.
+
+    Returns:
+        The tensor, and whether `encode_mindspore_tensor` gives an equal message for it.
+
+    Raises:
+        InvalidValueError: The elements do not fill the shape.
+        EventDecodeError: The message is malformed.
+    """
+    dims: list[int] = []
+    data_type: int | None = None
+    parts: list[npt.NDArray[Any]] = []
+    stored: set[int] = set()
+    is_exact = True
+    for key, a, b in wire.fields(data, start, end):
+        if key == 8:
+            dims.append(wire.signed(a))
+        elif key == 10:
+            while a < b:
+                size, a = wire.read_varint(data, a, b)
+                dims.append(wire.signed(size))
+        elif key == 16:
+            is_exact = is_exact and data_type is None
+            data_type = a
+        elif key >> 3 in _MINDSPORE_DATA and key & 7 in (wire.LENGTH_DELIMITED, _MINDSPORE_DATA[key >> 3][1]):
+            number = key >> 3
+            stored.add(number)
+            dtype, unpacked = _MINDSPORE_DATA[number]
+            if key & 7 == wire.VARINT:
+                parts.append(np.array([a], np.uint64).astype(dtype))
+            elif unpacked == wire.VARINT:
+                parts.append(_packed_varints(data, a, b).astype(dtype))
+            elif (b - a) % np.dtype(dtype).itemsize:
+                raise InvalidValueError(f"{b - a} bytes are no whole number of {dtype} elements")
+            else:
+                parts.append(np.frombuffer(data, dtype, (b - a) // np.dtype(dtype).itemsize, a))
+        else:
+            is_exact = False
+    if len(stored) > 1:
+        raise InvalidValueError("elements are spread over several fields")
+    if parts:
+        array = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    else:
+        array = np.empty(0, np.float32)
+    # An absent float_data and an empty one are the same message, so an empty tensor is exact too.
+    is_exact = is_exact and data_type in _MINDSPORE_DTYPES and stored <= {3}
+    return Tensor(_reshape(array, dims).copy(), _MINDSPORE_DTYPES.get(data_type or 0, "undefined")), is_exact
+
+
+# field -> (dtype, wire type of one element when the list is not packed)
+_MINDSPORE_DATA: Final[dict[int, tuple[str, int]]] = {
+    3: ("<f4", wire.FIXED32), 4: ("<i4", wire.VARINT), 5: ("<i8", wire.VARINT),
+    6: ("<f8", wire.FIXED64), 7: ("<u8", wire.VARINT),
+}  # fmt: skip
+
+
+def encode_mindspore_tensor(tensor: Tensor) -> tuple[bytes, str]:
+    """Encodes a MindSpore `TensorProto` as MindSpore's writer does: elements in `float_data`, row by row.
+
+    Returns:
+        The message, and what it does not hold: empty when float32 holds every element.
+    """
+    array = tensor.array
+    with np.errstate(over="ignore", invalid="ignore"):
+        narrow = np.asarray(array.real if array.dtype.kind == "c" else array, "<f4", order="C")
+        is_exact = array.dtype == np.dtype("<f4") or bool(
+            np.array_equal(narrow.astype(array.dtype), array, equal_nan=array.dtype.kind in "fc")
+        )
+    out = b"".join(b"\x08" + wire.varint(size) for size in array.shape)
+    out += b"\x10" + wire.varint(_MINDSPORE_NUMBERS.get(tensor.dtype, 0))
+    if array.size:
+        out += wire.length_delimited(b"\x1a", narrow.tobytes())
+    return out, "" if is_exact else f"{array.dtype} elements do not all fit into float32"
+
+
+def _packed_varints(data: bytes, start: int, end: int) -> npt.NDArray[np.uint64]:
+    numbers = []
+    while start < end:
+        number, start = wire.read_varint(data, start, end)
+        numbers.append(number)
+    return np.array(numbers, np.uint64)
+
+
+# ---------------------------------------------------------------- TensorBoard: TensorProto
+
+
+def decode_tensorboard_tensor(data: bytes, start: int, end: int) -> npt.NDArray[Any] | list[bytes]:
+    """Decodes a TensorFlow `TensorProto` in any of its layouts: packed bytes, or a typed list, packed or not.
+
+    A typed list shorter than the shape is filled up with its last element, an empty one with zeros, as
+    TensorFlow reads it.
+
+    Returns:
+        The array in its own dtype (bfloat16 as float32), or for DT_STRING the flat list of byte strings.
+
+    Raises:
+        InvalidValueError: An unknown dtype, or elements that do not fill the shape.
+        EventDecodeError: The message is malformed.
+    """
+    number = 0
+    dims: list[int] = []
+    content = b""
+    typed: list[tuple[int, int, int]] = []
+    strings: list[bytes] = []
+    for key, a, b in wire.fields(data, start, end):
+        if key == 8:
+            number = a
+        elif key == 18:
+            dims += _tensorboard_shape(data, a, b)
+        elif key == 34:
+            content = data[a:b]
+        elif key == 66:
+            strings.append(data[a:b])
+        else:
+            typed.append((key, a, b))
+    if number == _TENSORBOARD_STRING:
+        return strings
+    if number not in _TENSORBOARD_DTYPES:
+        raise InvalidValueError(f"a tensor of the data type {number} is not known")
+    name, dtype, field = _TENSORBOARD_DTYPES[number]
+    count = _product(dims)
+    if content:  # an empty one is none: proto3 writes no default
+        if len(content) % np.dtype(dtype).itemsize:
+            raise InvalidValueError(f"{len(content)} bytes are no whole number of {name} elements")
+        array = np.frombuffer(content, dtype)
+    else:
+        array = _typed_list(data, [(key, a, b) for key, a, b in typed if key >> 3 == field], dtype)
+        if array.size < count <= 1 << 24:  # a shape alone must not make us allocate without bound
+            last = array[-1:] if array.size else np.zeros(1, dtype)
+            array = np.concatenate([array, np.repeat(last, count - array.size)])
+    if name == "bfloat16":
+        array = (array.astype(np.uint32) << 16).view(np.float32)
+    return _reshape(array, dims)
+
+
+def _tensorboard_shape(data: bytes, start: int, end: int) -> list[int]:
+    dims: list[int] = []
+    for key, a, b in wire.fields(data, start, end):
+        if key == 18:
+            size = 0
+            for inner, value, _ in wire.fields(data, a, b):
+                if inner == 8:
+                    size = wire.signed(value)
+            dims.append(size)
+            if len(dims) > _MAX_DIMS:
+                raise InvalidValueError("a tensor has too many dimensions")
+        elif key == 24 and a:
+            raise InvalidValueError("a tensor has no known shape")
+    return dims
+
+
+def _typed_list(data: bytes, parts: list[tuple[int, int, int]], dtype: str) -> npt.NDArray[Any]:
+    kind = np.dtype(dtype)
+    element = np.dtype(f"<f{kind.itemsize // 2}") if kind.kind == "c" else kind if kind.kind == "f" else None
+    arrays: list[npt.NDArray[Any]] = []
+    unpacked = wire.VARINT
+    if element is not None and kind != np.dtype("<f2"):
+        unpacked = wire.FIXED32 if element.itemsize == 4 else wire.FIXED64
+    for key, a, b in parts:
+        if key & 7 not in (unpacked, wire.LENGTH_DELIMITED):
+            continue  # another field of the same number, as protobuf sees it
+        if key & 7 == wire.VARINT:
+            arrays.append(np.array([a], np.uint64))
+        elif element is None or kind == np.dtype("<f2"):  # half_val holds the bits of each half as an integer
+            arrays.append(_packed_varints(data, a, b))
+        elif (b - a) % element.itemsize:
+            raise InvalidValueError(f"{b - a} bytes are no whole number of {element} elements")
+        else:
+            arrays.append(np.frombuffer(data, element, (b - a) // element.itemsize, a))
+    if not arrays:
+        return np.empty(0, kind)
+    joined: npt.NDArray[Any] = np.concatenate(arrays)
+    if kind == np.dtype("<f2"):
+        joined = joined.astype(np.uint16).view("<f2")
+    elif kind.kind == "c":
+        joined = joined.view(kind) if joined.size % 2 == 0 else np.empty(0, kind)
+    return joined.astype(kind, copy=False)
+
+
+def encode_tensorboard_tensor(array: npt.NDArray[Any], data_type: int) -> bytes:
+    """Encodes an array as a TensorFlow `TensorProto` with its elements in `tensor_content`.
+
+    Args:
+        array: Elements in the dtype that `data_type` stands for.
+        data_type: Number of the dtype in TensorFlow's `DataType`.
+    """
+    out = _tensorboard_head(data_type, array.shape)
+    return out + wire.length_delimited(b"\x22", array.tobytes()) if array.size else out
+
+
+@functools.lru_cache(maxsize=256)
+def _tensorboard_head(data_type: int, shape: tuple[int, ...]) -> bytes:
+    """Encodes data type and shape, of which a run has a few."""
+    dims = b"".join(wire.length_delimited(b"\x12", b"\x08" + wire.varint(size)) for size in shape)
+    return b"\x08" + wire.varint(data_type) + wire.length_delimited(b"\x12", dims)
+
+
+# ---------------------------------------------------------------- for people
+
+_TABLE_ROWS: Final = 8
+_TABLE_COLUMNS: Final = 8
+_HISTOGRAM_BINS: Final = 30
+
+
+def statistics_table(tensor: Tensor) -> str:
+    """Returns markdown that shows a tensor: shape, dtype, statistics of its finite elements, and its first rows.
+
+    At most 8 x 8 elements of the first matrix (the last two axes at index 0 of all others) are shown.
+    """
+    array = tensor.array
+    numbers = _to_float64(array)
+    finite = numbers[np.isfinite(numbers)]
+    rows = [("shape", " x ".join(map(str, array.shape)) or "scalar"), ("dtype", tensor.dtype), ("elements", array.size)]
+    if finite.size:
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean, std = float(finite.mean()), float(finite.std())
+        rows += [("min", f"{float(finite.min()):.6g}"), ("max", f"{float(finite.max()):.6g}")]
+        rows += [("mean", f"{mean:.6g}"), ("std", f"{std:.6g}")]
+    if finite.size < numbers.size:
+        rows += [("nan", int(np.isnan(numbers).sum())), ("+inf", int((numbers == np.inf).sum()))]
+        rows += [("-inf", int((numbers == -np.inf).sum()))]
+    lines = ["| statistic | value |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
+    if array.size:
+        matrix = array[(0,) * (array.ndim - 2)] if array.ndim > 2 else np.atleast_2d(array)
+        part = matrix[:_TABLE_ROWS, :_TABLE_COLUMNS]
+        place = f" at {[0] * (array.ndim - 2)}" if array.ndim > 2 else ""
+        lines += [
+            "",
+            f"First {part.shape[0]} x {part.shape[1]} of {matrix.shape[0]} x {matrix.shape[1]} elements{place}:",
+            "",
+        ]
+        lines += ["| | " + " | ".join(map(str, range(part.shape[1]))) + " |", "|---" * (part.shape[1] + 1) + "|"]
+        lines += [f"| **{index}** | " + " | ".join(map(_short, row.tolist())) + " |" for index, row in enumerate(part)]
+    return "\n".join(lines) + "\n"
+
+
+def _to_float64(array: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Returns the elements as float64, complex ones by their magnitude."""
+    with np.errstate(over="ignore", invalid="ignore"):  # a signalling NaN becomes a quiet one
+        real = np.abs(array) if array.dtype.kind == "c" else array
+        return real.astype(np.float64)
+
+
+def _short(element: Any) -> str:
+    return f"{element:.6g}" if isinstance(element, float) else str(element)
+
+
+def value_histogram(tensor: Tensor) -> npt.NDArray[np.float64]:
+    """Returns `[k, 3]` float64 rows (left, right, count) over the finite elements: 30 even bins, or none at all."""
+    values = _to_float64(tensor.array).ravel()
+    values = values[np.isfinite(values)]
+    if not values.size:
+        return np.empty((0, 3))
+    low, high = float(values.min()), float(values.max())
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    width = (high - low) / _HISTOGRAM_BINS
+    if not math.isfinite(width) or width < 4 * np.spacing(max(abs(low), abs(high))):
+        # Wider than float64, or not wide enough for edges that differ: the bins cannot be even.
+        return np.array([[low, high, values.size]])
+    counts, edges = np.histogram(values, bins=_HISTOGRAM_BINS, range=(low, high))
+    return np.stack([edges[:-1], edges[1:], counts.astype(np.float64)], axis=1)

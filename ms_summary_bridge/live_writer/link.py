@@ -1,0 +1,330 @@
+"""The training process's end of the writer process.
+
+Imports no mindspore and no tensorboardX.
+
+Nothing here waits for the writer process, but `flush` and `close`, which have a time limit. A writer process that dies
+is replaced; what it had not finished is still in the shared memory. When nothing helps, values are dropped and counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from typing import Any, Final
+
+import numpy as np
+
+from ms_summary_bridge.errors import InvalidValueError
+from ms_summary_bridge.live_writer.pack import pack_scalar
+from ms_summary_bridge.live_writer.ring import RingProducer, open_pipe
+from ms_summary_bridge.live_writer.run_config import LiveRunConfig
+
+__all__ = ["WriterLink"]
+
+_LOG: Final = logging.getLogger("ms_summary_bridge")
+_MAX_STARTS: Final = 3
+_STALL_SECS: Final = 30.0  # a writer process that takes nothing for so long is not waited for
+_HEAVY: Final = ("histogram", "image", "pixels", "tensor", "landscape")
+
+
+class WriterLink:
+    """Hands what was collected to a writer process.
+
+    The process is started by the first message. In a forked child of the training process every call does nothing.
+
+    Args:
+        config: The run.
+        queue_bytes: Most memory that collected values may take while they wait to be written.
+    """
+
+    def __init__(self, config: LiveRunConfig, *, queue_bytes: int) -> None:
+        self._config = config
+        self._queue_bytes = queue_bytes
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._ring: RingProducer | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reports = -1
+        self._heard = b""
+        self._starts = 0
+        self._flushes = 0
+        self._acknowledged = 0
+        self._warned: set[str] = set()
+        self._is_closed = False
+        self.dropped: dict[str, int] = {}
+        """Values that were not handed over, by kind."""
+        self.result: dict[str, Any] | None = None
+        """What the writer process said at its end: counts of what could not be written."""
+
+    def put(self, *message: Any) -> bool:
+        """Hands over one message; returns whether it was taken."""
+        if os.getpid() != self._pid or self._is_closed:
+            return False
+        with self._lock:
+            return self._put(message)
+
+    def put_values(self, step: int, wall_time: float, collected: dict[str, list[dict[str, Any]]]) -> None:
+        """Hands over one collection.
+
+        Where there is no room for all of it, its scalars go first and then each array by itself; those that still find
+        none are dropped and counted.
+        """
+        if collected.get("scalar"):
+            collected = {**collected, "scalar": [_packed(item) for item in collected["scalar"]]}
+        if not any(collected.values()) or self.put("values", step, wall_time, collected):
+            return
+        if os.getpid() != self._pid or self._is_closed:
+            return
+        light = {plugin: items for plugin, items in collected.items() if plugin not in _HEAVY}
+        is_taken = any(light.values()) and self.put("values", step, wall_time, light)
+        for plugin, items in collected.items():
+            if plugin in light:
+                dropped = 0 if is_taken else len(items)
+            else:
+                dropped = sum(not self.put("values", step, wall_time, {plugin: [item]}) for item in items)
+            if dropped:
+                self.count_dropped(plugin, dropped)
+
+    def count_dropped(self, kind: str, count: int) -> None:
+        """Counts values that were not handed over, and says so once."""
+        self.dropped[kind] = self.dropped.get(kind, 0) + count
+        if self._starts >= _MAX_STARTS and self._process is None:
+            return  # said already: there is no writer process
+        self.warn(
+            "dropped",
+            f"values come faster than they can be written: from now on some are left out ({kind} first); "
+            "collect less often, or raise queue_bytes",
+        )
+
+    def _put(self, message: tuple[Any, ...]) -> bool:
+        try:
+            if self._process is None and not self._start():
+                return False
+            assert self._ring is not None
+            is_taken = self._ring.put(message)
+        except BrokenPipeError:
+            return self._replace()  # which hands on what was put
+        except (OSError, ValueError, TypeError, AttributeError, MemoryError) as error:
+            self.warn(f"put {type(error).__name__}", f"a collection could not be handed to the writer: {error!r}")
+            return False
+        self._listen()
+        return is_taken
+
+    def _start(self) -> bool:
+        """Starts the writer process, at most three times."""
+        if self._starts >= _MAX_STARTS:
+            return False
+        self._starts += 1
+        try:
+            if self._ring is None:
+                self._ring = RingProducer(self._queue_bytes)
+            reports, theirs = open_pipe()
+            memory, doorbell = self._ring.memory_fd, self._ring.doorbell_fd
+            # Without the working directory, which -c puts first, and the training's search path behind the standard
+            # library: a json.py in the one and a types.py in the other, put there late, are not the training's own.
+            arguments = [str(memory), str(doorbell), str(theirs), str(self._pid), *self._config.to_arguments()]
+            end = 1 + len(arguments)
+            code = f"import sys; del sys.path[:sys.path[0] == '']; sys.path += sys.argv[{end}:]; "
+            code += f"from ms_summary_bridge.live_writer.worker_start import start; start(sys.argv[1:{end}])"
+            flags = ["-S", f"-Xutf8={sys.flags.utf8_mode}"]  # -S: see `worker_start`; utf8: names mean the same to both
+            if sys.flags.ignore_environment:  # PYTHONHOME of another Python
+                flags.append("-E")
+            # Not a fork: a copy of a training process holds its memory, its threads' locks and its protobuf settings.
+            self._process = subprocess.Popen(
+                [sys.executable, *flags, "-c", code, *arguments, *_search_path()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(memory, doorbell, theirs),
+                env=_environment(),
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            self.warn("start", f"the writer process cannot be started, nothing is recorded: {error}")
+            self._starts = _MAX_STARTS
+            return False
+        os.close(theirs)
+        self._ring.close_consumer_ends()
+        os.set_blocking(reports, False)
+        self._reports = reports
+        return True
+
+    def _replace(self) -> bool:
+        """Starts another writer process in place of one that is gone, and hands it what waits."""
+        assert self._ring is not None
+        while True:
+            if self._process is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(0.1)
+            self._process = self.result = None
+            self._heard = b""
+            os.close(self._reports)
+            self._reports = -1
+            self.warn("died", "the writer process has died; another one goes on in new files")
+            self._ring.reattach()
+            if not self._start():
+                self.warn("given up", "the writer process keeps dying: recording ends, training goes on")
+                self.count_dropped("collection", self._ring.backlog)
+                self._ring.close_consumer_ends()
+                self._ring.close()
+                return False
+            with contextlib.suppress(BrokenPipeError):  # died as well
+                self._ring.ring_again()
+                return True
+
+    def _has_ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
+    def _listen(self) -> None:
+        """Reads what the writer process reports: warnings, acknowledged flushes, the result."""
+        if self._reports < 0:
+            return
+        with contextlib.suppress(BlockingIOError):
+            self._heard += os.read(self._reports, 1 << 16)
+        *lines, self._heard = self._heard.split(b"\n")
+        for line in lines:
+            report = json.loads(line)
+            if "warning" in report:
+                self.warn(report["warning"], report["warning"])
+            elif "ack" in report:
+                self._acknowledged = max(self._acknowledged, report["ack"])
+            elif "end" in report:
+                self.result = report["end"]
+
+    def warn(self, kind: str, message: str) -> None:
+        """Says something once for each kind."""
+        if kind not in self._warned:
+            self._warned.add(kind)
+            _LOG.warning("SummaryBridge: %s", message)
+
+    def flush(self, timeout: float) -> bool:
+        """Waits until everything handed over so far is in the files.
+
+        Returns:
+            False when that took longer than `timeout` seconds, or cannot be.
+        """
+        if os.getpid() != self._pid or self._is_closed or self._process is None:
+            return self._starts == 0
+        deadline = time.monotonic() + timeout
+        number = 0
+        while True:
+            with self._lock:  # not held while waiting: the training thread must be able to put
+                if not number and self._put(("flush", self._flushes + 1)):
+                    self._flushes += 1
+                    number = self._flushes
+                if not self._attend():
+                    return False
+                if number and self._acknowledged >= number:
+                    return True
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            self._wait(min(left, 0.1))
+
+    def _attend(self) -> bool:
+        """Listens to the writer process, tells it what it could not be told before, and replaces it if it is gone."""
+        if self._process is None or self._ring is None:
+            return False
+        has_ended = self._has_ended()
+        self._listen()  # after that, so as not to miss its last words
+        if has_ended and self.result is None and self._ring.backlog:
+            return self._replace()
+        with contextlib.suppress(BrokenPipeError):
+            self._ring.ring_again()
+        return True
+
+    def _wait(self, secs: float) -> None:
+        """Waits until the writer process reports something or has ended."""
+        poll = select.poll()  # not select(), which knows no descriptor above 1023
+        poll.register(self._reports, select.POLLIN)
+        poll.poll(secs * 1000)
+
+    def close(self, timeout: float) -> bool:
+        """Waits until everything is written and the writer process has ended; may be called again.
+
+        Returns:
+            False when that took longer than `timeout` seconds, or the writer process does nothing any more. What it
+            was given is then written as soon as it goes on.
+        """
+        if os.getpid() != self._pid or self._is_closed:
+            return True
+        self._is_closed = True
+        if self._process is None:
+            self._say_dropped()
+            return True
+        with self._lock:
+            assert self._ring is not None
+            is_done = self._finish(self._ring, time.monotonic() + timeout)
+            self._ring.close()
+            if self._reports >= 0:
+                os.close(self._reports)
+                self._reports = -1
+        if not is_done:
+            self.warn("close", "the writer process is not done yet; it goes on by itself until all is written")
+        elif self.result is None:
+            self.warn("lost", "the writer process died at the end; the last values may be missing")
+        self._say_dropped()
+        return is_done
+
+    def _finish(self, ring: RingProducer, deadline: float) -> bool:
+        """Waits for the end of the writer process; returns whether it came."""
+        is_told = False
+        backlog = -1
+        while True:
+            now = time.monotonic()
+            if not is_told:
+                with contextlib.suppress(BrokenPipeError):
+                    is_told = ring.put(("close",))
+            has_ended = self._has_ended()
+            if not self._attend() or (has_ended and self._has_ended()):  # and not replaced
+                return True
+            if ring.backlog != backlog:
+                backlog = ring.backlog
+                deadline_of_stall = now + _STALL_SECS
+            if now >= min(deadline, deadline_of_stall):
+                return False
+            self._wait(0.05)
+
+    def _say_dropped(self) -> None:
+        """Says at the end what is missing, and how much."""
+        counts = {f"{kind} values not handed over": count for kind, count in self.dropped.items()}
+        if self.result is not None:
+            counts.update({f"{kind} values unfit": count for kind, count in self.result["unpackable"].items()})
+            counts["records not written to disk"] = self.result["dropped"]
+        missing = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        if missing:
+            self.warn("missing", f"missing in the files: {missing}")
+
+
+def _packed(item: dict[str, Any]) -> dict[str, Any]:
+    """Returns a scalar as the four bytes it is written as: the writer process then needs no numpy for it."""
+    try:
+        return {**item, "value": pack_scalar(np.asarray(item["value"]))}
+    except (InvalidValueError, TypeError, ValueError, ArithmeticError):
+        return item  # the writer process says what is wrong with it, and counts it
+
+
+def _search_path() -> list[str]:
+    """Where the training finds modules: whatever else a script put into `sys.path`, imports pass over it."""
+    given: list[Any] = sys.path
+    paths = [path for path in given if isinstance(path, str)]
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    if root not in paths:  # found by an import hook
+        paths.append(root)
+    return paths
+
+
+def _environment() -> dict[str, str]:
+    """The training's environment, without what it set for its own needs: threads for numpy, slow protobuf."""
+    environment = dict(os.environ)
+    environment.pop("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", None)
+    environment.pop("PYTHONPATH", None)  # in `_search_path`
+    environment.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+    return environment

@@ -1,0 +1,123 @@
+"""Linked run: a directory in which MindInsight finds the files of one run of MindSpore's, wherever they are.
+
+What MindInsight 2.3.1 does with links, measured:
+
+* it lists no job whose files are all links, but once a real file with a summary's name is there, it reads the links
+  too, and goes on as the files behind them grow. So each directory gets such a file with no more than the version;
+* it takes no lineage file that is a link, so these, which are small, are copied;
+* seconds in a file name that are no time (`summary.99999999999999`) end its search for jobs, but not those of a link.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from typing import Final
+
+from ms_summary_bridge.events import Event, FileVersion
+from ms_summary_bridge.files.file_names import is_wanted
+from ms_summary_bridge.files.records import encode_record
+from ms_summary_bridge.formats.mindspore import MindSporeEncoder
+from ms_summary_bridge.mirror.home import replace_link
+from ms_summary_bridge.runs.logdir import LogFile, Run
+
+__all__ = ["holds_conversion", "link_run", "unlink_run"]
+
+_OURS: Final = "mirror."
+"""How all names here begin. A conversion may write to the same directory and never gives such a name: it would open a
+link of the name that it gives, and write into the training's own file."""
+_LATEST: Final = 99_999_999_999  # seconds; MindInsight fails on years with more than four digits
+_SHOWN: Final = re.compile(r"summary\.\d+|\.pb$")  # names that MindInsight reads
+
+
+def holds_conversion(directory: str) -> bool:
+    """Whether a directory has event files that are not ours."""
+    try:
+        return any(is_wanted(name) and not name.startswith(_OURS) for name in os.listdir(directory))
+    except OSError:
+        return False
+
+
+def link_run(run: Run, directory: str, scratch: str) -> None:
+    """Makes a directory show a run as it is now.
+
+    Args:
+        run: The run.
+        directory: The directory; made if missing. What a conversion wrote there stays.
+        scratch: A directory on the same file system, in which nobody looks.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    os.makedirs(directory, exist_ok=True)
+    links = {_name_of(file): os.path.abspath(file.path) for file in (*run.files, *run.graph_files)}
+    copies = {_real_name(file.created, f"{n}_lineage"): file.path for n, file in enumerate(run.lineage_files)}
+    sign = _real_name(max((file.created for file in run.files), default=0), "sign")
+    for name, path in links.items():
+        replace_link(os.path.join(directory, name), path, scratch)
+    for name, path in copies.items():
+        _copy(path, os.path.join(directory, name), scratch)
+    newest = 0.0
+    for path in links.values():
+        with contextlib.suppress(OSError):  # deleted meanwhile
+            newest = max(newest, os.stat(path).st_mtime)
+    if links:
+        _write_sign(os.path.join(directory, sign), newest, scratch)
+    _remove(directory, {*links, *copies, *({sign} if links else ())})
+
+
+def unlink_run(directory: str) -> None:
+    """Takes back what `link_run` made in a directory, and the directory too if that was all that was in it."""
+    if _remove(directory, set()):
+        with contextlib.suppress(OSError):  # something else is in it
+            os.rmdir(directory)
+
+
+def _name_of(file: LogFile) -> str:
+    """Returns the name of the link to a file: with its own in it, which MindInsight shows."""
+    name = _OURS + os.path.basename(file.path)
+    if _SHOWN.search(name):
+        return name
+    return f"{name}.summary.{_seconds(file.created)}_MS"  # what it holds says that it is MindSpore's
+
+
+def _seconds(created: int) -> int:
+    return min(max(created, 0), _LATEST)
+
+
+def _real_name(created: int, end: str) -> str:
+    return f"{_OURS}summary.{_seconds(created)}.{end}"
+
+
+def _write_sign(path: str, modified: float, scratch: str) -> None:
+    """Writes the real file for whose sake the links are read; by its time of writing the jobs are ordered."""
+    if not os.path.exists(path):
+        payload = MindSporeEncoder().encode(Event(modified, 0, FileVersion(""))).payload
+        assert payload is not None
+        temporary = os.path.join(scratch, f"sign.{os.getpid()}")
+        with open(temporary, "wb") as file:
+            file.write(encode_record(payload))
+        os.replace(temporary, path)
+    if os.stat(path).st_mtime != modified:
+        os.utime(path, (modified, modified))
+
+
+def _copy(source: str, path: str, scratch: str) -> None:
+    with contextlib.suppress(OSError):
+        one, other = os.stat(source), os.stat(path)
+        if (one.st_size, one.st_mtime) == (other.st_size, other.st_mtime):
+            return
+    temporary = os.path.join(scratch, f"copy.{os.getpid()}")
+    with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+        shutil.copy2(source, temporary)
+        os.replace(temporary, path)
+
+
+def _remove(directory: str, kept: set[str]) -> bool:
+    """Removes what is ours and not to be kept; returns whether there was such."""
+    names = [name for name in os.listdir(directory) if name.startswith(_OURS) and name not in kept]
+    for name in names:
+        os.unlink(os.path.join(directory, name))
+    return bool(names)

@@ -1,8 +1,0 @@
-"""What is done when an alarm is raised: outside of the training a command and a webhook, inside of it the rest."""
-
-from __future__ import annotations
-
-from ms_summary_bridge.monitor.actions.delivery import deliver
-from ms_summary_bridge.monitor.actions.message import OUTSIDE, ActionError, Origin, message_text
-
-__all__ = ["OUTSIDE", "ActionError", "Origin", "deliver", "message_text"]

@@ -1,0 +1,51 @@
+"""What an alarm says to the outside, and which training it is of."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ms_summary_bridge.monitor.model.alert import Alert
+
+__all__ = ["OUTSIDE", "ActionError", "Origin", "message_text"]
+
+OUTSIDE = ("command", "webhook")
+"""The kinds that `deliver` knows."""
+
+
+class ActionError(Exception):
+    """An action failed. The message holds no address, secret or token."""
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Which training an alarm is of.
+
+    Attributes:
+        project: As configured.
+        run: Name of the run's directory.
+        run_directory: The directory.
+        host: Name of the host.
+        ranks: How many processes train together.
+    """
+
+    project: str = ""
+    run: str = ""
+    run_directory: str = ""
+    host: str = ""
+    ranks: int = 1
+
+
+def message_text(alert: Alert, origin: Origin) -> str:
+    """Returns an alarm as people read it in a chat: what, where, since when, what to do."""
+    place = [f"step {alert.step}"]
+    if alert.first_step < alert.step:
+        place.append(f"since step {alert.first_step}")
+    if alert.epoch is not None:
+        place.append(f"epoch {alert.epoch}")
+    place.append(f"rank {alert.rank}" + (f" of {origin.ranks}" if origin.ranks > 1 else ""))
+    if origin.host:
+        place.append(f"host {origin.host}")
+    run = "/".join(filter(None, (origin.project, origin.run)))
+    lines = [f"[{alert.severity.upper()}] {alert.rule}: {alert.message}", ", ".join(place)]
+    lines += [f"run {run}"] if run else []
+    lines += [alert.advice] if alert.advice else []
+    return "\n".join(lines)

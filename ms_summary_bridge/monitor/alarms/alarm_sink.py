@@ -1,0 +1,122 @@
+"""Does what an alarm asks for, on the thread that writes: stacks, the report of a stop, and the word to the outside."""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+from collections.abc import Callable
+from typing import Final
+
+from ms_summary_bridge.monitor.alarms.actions import OUTSIDE, Origin, message_text
+from ms_summary_bridge.monitor.alarms.actions.runner import ActionRunner
+from ms_summary_bridge.monitor.alarms.alarms import Alarms, AlertNote, describe_checkpoint
+from ms_summary_bridge.monitor.model.alert import Alert
+from ms_summary_bridge.monitor.model.alert_config import ActionConfig
+from ms_summary_bridge.monitor.model.sample import Note, Sample
+
+__all__ = ["REPORT", "AlarmSink"]
+
+REPORT: Final = "stop_report"
+"""Name of the report's two files, without their endings."""
+_CLOSE_SECS: Final = 15.0
+
+
+class AlarmSink:
+    """Shows samples to the rules, and does what alarms ask for.
+
+    Args:
+        alarms: The rules.
+        origin: Which training this is.
+        directory: This rank's.
+        exit_code: With which the process ends after a stop; for the report.
+        warn: Called with (kind, message).
+    """
+
+    def __init__(
+        self,
+        alarms: Alarms,
+        origin: Origin,
+        directory: str,
+        *,
+        exit_code: int | None,
+        warn: Callable[[str, str], None],
+    ) -> None:
+        self._alarms = alarms
+        self._origin = origin
+        self._directory = directory
+        self._exit_code = exit_code
+        self._warn = warn
+        self._has_reported = False
+        self._runner = ActionRunner(origin, self._hear)
+        self.outcomes: list[tuple[str, str]] = []
+        """What became of actions for the outside: title and problem, empty for none."""
+
+    def open(self) -> None:
+        """Tells the ranks where to agree on a stop."""
+        self._alarms.stop.open(self._origin.run_directory)
+
+    def write_sample(self, sample: Sample) -> None:
+        """Shows a sample to the rules."""
+        self._alarms.observe_sample(sample)
+
+    def write_note(self, note: Note) -> None:
+        """Does what an alarm asks for."""
+        if not isinstance(note, AlertNote):
+            return
+        for action in note.actions:
+            if action.kind in OUTSIDE:
+                self._runner.put(action, note.alert)
+            elif action.kind == "dump_stacks":
+                self._dump_stacks(note.alert)
+            elif action.kind == "stop" and not self._has_reported:
+                self._has_reported = True  # what came first is the reason; what follows from it is in the journal
+                self._report(note)
+
+    def flush(self) -> None:
+        """Does nothing: what is written here is written at once."""
+
+    def close(self) -> None:
+        """Waits until the outside knows what it can."""
+        if not self._runner.close(_CLOSE_SECS):
+            self._warn("actions", "the end of the training came before all actions of alarms were done")
+
+    def _hear(self, action: ActionConfig, alert: Alert, problem: str) -> None:
+        self.outcomes.append((action.title, problem))
+        if problem:
+            self._warn(f"action {action.title}", f"{action.title} was not told of {alert.rule}: {problem}")
+
+    def _path(self, name: str) -> str:
+        os.makedirs(self._directory, exist_ok=True)
+        return os.path.join(self._directory, name)
+
+    def _dump_stacks(self, alert: Alert) -> None:
+        try:
+            path = self._path(f"stacks-{alert.rule}-step_{alert.step}.txt")
+            with open(path, "w", encoding="utf-8") as file:
+                faulthandler.dump_traceback(file, all_threads=True)
+        except OSError as error:
+            self._warn("stacks", f"{self._directory}: the stacks cannot be written: {error.strerror}")
+
+    def _report(self, note: AlertNote) -> None:
+        alert, checkpoint = note.alert, note.checkpoint
+        content = {
+            "alert": alert.plain(),
+            "since_step": alert.first_step,
+            "last_good_checkpoint": None if checkpoint is None else {"step": checkpoint[0], "path": checkpoint[1]},
+            "project": self._origin.project,
+            "run": self._origin.run,
+            "host": self._origin.host,
+            "rank": alert.rank,
+            "ranks": self._origin.ranks,
+            "exit_code": self._exit_code,
+        }
+        text = f"{message_text(alert, self._origin)}\n{describe_checkpoint(checkpoint)}\n"
+        try:
+            for ending, body in (("json", json.dumps(content, indent=1) + "\n"), ("txt", text)):
+                path = self._path(f"{REPORT}.{ending}")
+                with open(f"{path}.tmp", "w", encoding="utf-8") as file:
+                    file.write(body)
+                os.replace(f"{path}.tmp", path)
+        except OSError as error:
+            self._warn("report", f"{self._directory}: the report of the stop cannot be written: {error.strerror}")

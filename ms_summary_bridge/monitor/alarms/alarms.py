@@ -1,0 +1,291 @@
+"""Shows every step and every sample to the rules, and raises an alarm once for what they find.
+
+Imports no mindspore.
+
+Steps are seen by the thread that settles them, one thread at a time; samples by the thread that writes, with rules of
+their own. What an alarm does is done by `alarm_sink`; what only the training thread can do, a checkpoint and a
+stop, waits here for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+import psutil
+
+from ms_summary_bridge.monitor.alarms.actions import OUTSIDE
+from ms_summary_bridge.monitor.alarms.rules import Point, Rule, make_rule
+from ms_summary_bridge.monitor.alarms.stop import StopAgreement
+from ms_summary_bridge.monitor.metrics.device import memory_totals
+from ms_summary_bridge.monitor.model.alert import Alert
+from ms_summary_bridge.monitor.model.alert_config import ActionConfig, AlertConfig
+from ms_summary_bridge.monitor.model.config import MonitorConfig
+from ms_summary_bridge.monitor.model.facts import StepFacts, TrainingFacts
+from ms_summary_bridge.monitor.model.sample import Note, Sample
+from ms_summary_bridge.training.faults import Faults
+
+__all__ = ["Alarms", "AlertNote", "describe_checkpoint", "list_actions", "memory_limits"]
+
+_OF_STEPS: Final = ("loss", "grad_norm", "loss_scale", "overflow", "step_time", "data_time")
+"""What is known of every step, whether it is measured or not."""
+
+_LEVELS: Final = {"info": logging.INFO, "warning": logging.WARNING, "critical": logging.CRITICAL}
+_WIDTH: Final = 78
+_KEPT: Final = 64  # checkpoints that are remembered
+_CGROUP_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+class AlertNote(Note, kw_only=True):
+    """An alarm on its way to the sinks.
+
+    Attributes:
+        alert: The alarm.
+        actions: What is to be done.
+        checkpoint: Step and path of the last checkpoint from before it; None for none that is known.
+    """
+
+    alert: Alert
+    actions: tuple[ActionConfig, ...] = ()
+    checkpoint: tuple[int, str] | None = None
+
+
+class _Armed:
+    """A rule, and when it spoke last of each value."""
+
+    def __init__(self, rule: Rule, config: AlertConfig, actions: tuple[ActionConfig, ...], cool_down: float) -> None:
+        self.rule = rule
+        self.after_steps = config.after_steps
+        self.actions = actions
+        self.cool_down = cool_down
+        self.last: dict[str, float] = {}
+        self.silent: dict[str, int] = {}
+
+
+class Alarms:
+    """The rules of one training.
+
+    Args:
+        config: Which rules there are, and what they do.
+        training: The training.
+        put: Takes notes, from either thread.
+        faults: Is told what fails.
+        stop: How ranks agree on a stop.
+    """
+
+    def __init__(
+        self,
+        config: MonitorConfig,
+        training: TrainingFacts,
+        put: Callable[[Note], None],
+        faults: Faults,
+        stop: StopAgreement,
+    ) -> None:
+        self._config = config
+        self._training = training
+        self._put = put
+        self._faults = faults
+        self.stop = stop
+        self.counts: dict[str, int] = {}
+        """How many alarms each rule raised."""
+        self.ask: Callable[[], None] | None = None
+        """Is called where an alarm asks the training thread for something."""
+        self.checkpoint_due: Alert | None = None
+        """An alarm whose action `save_checkpoint` waits for the training thread."""
+        self._checkpoints: list[tuple[int, str]] = []
+        self._session_steps = 0
+        self._limits = memory_limits(training)
+        self._steps: list[_Armed] = []
+        self._samples: list[_Armed] = []
+        for alert in config.alerts:
+            self._arm(alert, config)
+
+    def _arm(self, alert: AlertConfig, config: MonitorConfig) -> None:
+        params = dict(alert.params)
+        if alert.rule == "memory_trend":
+            params["limits"] = self._limits
+        actions = config.alert_actions if alert.actions is None else alert.actions
+        cool_down = config.callback.cool_down if alert.cool_down is None else alert.cool_down
+        try:
+            metrics = make_rule(alert.rule, params).metrics
+            if any(name in _OF_STEPS for name in metrics):
+                self._steps.append(_Armed(make_rule(alert.rule, params), alert, actions, cool_down))
+            if any(name not in _OF_STEPS for name in metrics):
+                self._samples.append(_Armed(make_rule(alert.rule, params), alert, actions, cool_down))
+        except Exception as error:
+            self._faults.warn(f"rule {alert.rule}", f"the rule {alert.rule} is left out: {error!r}")
+
+    def says_nonfinite(self) -> frozenset[str]:
+        """Returns the metrics of which NaN and infinity are an alarm."""
+        found = [name for armed in self._steps if armed.rule.name == "nonfinite" for name in armed.rule.metrics]
+        return frozenset(found)
+
+    # ------------------------------------------------------------------ what is seen
+
+    def observe_step(self, facts: StepFacts, given: Mapping[str, float], monotonic: float, wall_time: float) -> None:
+        """Takes one step, on the thread that settles it."""
+        self._session_steps += facts.steps
+        if not self._steps:
+            return
+        values = dict(given)
+        if facts.loss is not None:
+            values["loss"] = facts.loss
+        if facts.grad_norm is not None:
+            values["grad_norm"] = facts.grad_norm
+        if facts.loss_scale is not None:
+            values["loss_scale"] = facts.loss_scale
+        if facts.secs is not None:
+            values["step_time"] = facts.secs / facts.steps
+            if facts.data_secs is not None:
+                values["data_time"] = facts.data_secs / facts.steps
+        if facts.overflow is not None:
+            values["overflow"] = float(facts.overflow)
+        point = Point(
+            facts.step, values, monotonic, wall_time, facts.steps, facts.epoch, self._training.rank, facts.overflow
+        )
+        self._show(self._steps, point)
+
+    def observe_sample(self, sample: Sample) -> None:
+        """Takes one sample, on the thread that writes."""
+        if not self._samples:
+            return
+        values = {name: value for name, value in sample.values.items() if name not in _OF_STEPS}
+        if "npu_memory" in values or "gpu_memory" in values:
+            totals = memory_totals()
+            self._limits.update(totals)
+            if totals and not self._training.device.startswith("CPU"):
+                self._limits["memory_usage"] = min(totals.values())
+        point = Point(
+            sample.step,
+            values,
+            sample.monotonic,
+            sample.wall_time,
+            sample.interval_steps,
+            sample.epoch,
+            self._training.rank,
+        )
+        self._show(self._samples, point)
+
+    def _show(self, rules: list[_Armed], point: Point) -> None:
+        failed = []
+        for armed in rules:
+            try:
+                alert = armed.rule.observe(point)
+            except Exception as error:
+                failed.append(armed)
+                self._faults.warn(f"rule {armed.rule.name}", f"the rule {armed.rule.name} is left out: {error!r}")
+                continue
+            if alert is not None:
+                self._consider(armed, alert, point.monotonic)
+        for armed in failed:
+            rules.remove(armed)
+
+    def _consider(self, armed: _Armed, alert: Alert, now: float) -> None:
+        if armed.after_steps and self._session_steps <= armed.after_steps:
+            return
+        last = armed.last.get(alert.metric)
+        if last is not None and now - last < armed.cool_down:
+            armed.silent[alert.metric] = armed.silent.get(alert.metric, 0) + 1
+            return
+        armed.last[alert.metric] = now
+        self.raise_alarm(alert, armed.actions, silent=armed.silent.pop(alert.metric, 0))
+
+    # ------------------------------------------------------------------ what is raised
+
+    def note_checkpoint(self, step: int, path: str) -> None:
+        """Learns of a checkpoint that was saved after a step."""
+        self._checkpoints.append((step, path))
+        del self._checkpoints[:-_KEPT]
+
+    def raise_test(self, step: int, wall_time: float) -> None:
+        """Raises an alarm about nothing, with every action of the configuration."""
+        test = Alert(
+            rule="test",
+            step=step,
+            rank=self._training.rank,
+            wall_time=wall_time,
+            severity="info",
+            message="this is a test of the alarms: nothing is wrong",
+        )
+        self.raise_alarm(test, list_actions(self._config))
+
+    def raise_alarm(self, alert: Alert, actions: tuple[ActionConfig, ...], *, silent: int = 0) -> None:
+        """Raises an alarm, whatever its rule and the cool-down say.
+
+        Args:
+            alert: The alarm.
+            actions: What is done.
+            silent: How often it would have been raised since the last time.
+        """
+        kinds = [action.kind for action in actions]
+        count = self.counts[alert.rule] = self.counts.get(alert.rule, 0) + 1
+        good = [saved for saved in self._checkpoints if saved[0] < alert.first_step and os.path.exists(saved[1])]
+        checkpoint = max(good, default=None)
+        text = _describe(alert, self._training.ranks, silent, "stop" in kinds, checkpoint)
+        names = [action.title for action in actions]
+        fields: dict[str, Any] = {**msgspec.structs.asdict(alert), "fields": alert.plain()["fields"]}
+        for name in ("step", "wall_time", "rank"):  # every line of a journal has these
+            del fields[name]
+        fields |= {"since_step": alert.first_step, "actions": names, "count": count, "silent": silent}
+        self._put(
+            AlertNote(
+                kind="alert",
+                step=alert.step,
+                wall_time=alert.wall_time,
+                text=text,
+                fields=fields,
+                level=_LEVELS[alert.severity] if "log" in kinds or "stop" in kinds else None,
+                alert=alert,
+                actions=actions,
+                checkpoint=checkpoint,
+            )
+        )
+        if "save_checkpoint" in kinds:
+            self.checkpoint_due = alert
+        if "stop" in kinds:
+            self.stop.ask(f"{alert.rule}: {alert.message}")
+        if self.ask is not None and (self.stop.is_asked or self.checkpoint_due is not None):
+            self.ask()
+
+
+def list_actions(config: MonitorConfig) -> tuple[ActionConfig, ...]:
+    """Returns every action of a configuration, each once."""
+    watchdog = config.watchdog
+    actions = [*config.alert_actions, *(action for alert in config.alerts for action in alert.actions or ())]
+    # The watchdog, which is another process, does these alone.
+    actions += [action for action in watchdog.actions or () if watchdog.enable and action.kind in OUTSIDE]
+    return tuple(dict.fromkeys(actions))
+
+
+def _describe(alert: Alert, ranks: int, silent: int, stops: bool, checkpoint: tuple[int, str] | None) -> str:
+    title = f" ALARM: {alert.rule} "
+    place = f"step {alert.step}" + (f", epoch {alert.epoch}" if alert.epoch is not None else "")
+    place += f", rank {alert.rank}" if ranks > 1 else ""
+    lines = [title.center(_WIDTH, "="), f"{place}: {alert.message}"]
+    lines += [alert.advice] if alert.advice else []
+    lines += [f"{silent} more since the last alarm"] if silent else []
+    if stops:
+        lines.append("the training is stopped; " + describe_checkpoint(checkpoint))
+    return "\n".join([*lines, "=" * _WIDTH])
+
+
+def describe_checkpoint(checkpoint: tuple[int, str] | None) -> str:
+    """Returns the last good checkpoint in words."""
+    if checkpoint is None:
+        return "no checkpoint from before it is known"
+    return f"the last checkpoint from before it is of step {checkpoint[0]}: {checkpoint[1]}"
+
+
+def memory_limits(training: TrainingFacts) -> dict[str, float]:
+    """Returns how much memory the host lets this process have, MiB by metric."""
+    limit = float(psutil.virtual_memory().total)
+    for path in _CGROUP_LIMITS:
+        with contextlib.suppress(OSError, ValueError), open(path, encoding="ascii") as file:
+            limit = min(limit, float(file.read()))
+            break
+    mib = limit / (1 << 20)
+    return {"host_memory": mib, **({"memory_usage": mib} if training.device.startswith("CPU") else {})}

@@ -1,0 +1,143 @@
+"""The rule that sees a memory leak long before the memory is used up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+import numpy as np
+
+from ms_summary_bridge.monitor.alarms.rules import Point, Rule
+from ms_summary_bridge.monitor.model.alert import Alert
+
+__all__ = ["MemoryTrend"]
+
+_POINTS: Final = 48  # kept of each metric; when there are more, every second one goes
+_LEAST: Final = 16  # points that a trend takes
+_AGREE: Final = 0.85  # of all pairs of points that must rise: what has found its level does not
+_LEAST_SECS: Final = 600.0  # that a trend takes, and
+_REACH: Final = 10.0  # it says nothing of what is farther ahead than so many times what was seen
+_STEADY: Final = 0.7  # of the slope at first that must be left at last: what fills up and comes to rest is no leak
+_NAMES: Final = {
+    "memory_usage": "memory of the process on its device",
+    "host_memory": "memory of the process on the host",
+    "npu_memory": "NPU memory",
+    "gpu_memory": "GPU memory",
+}
+
+
+class _Trend:
+    """Points of one metric, ever wider apart."""
+
+    def __init__(self) -> None:
+        self.steps: list[float] = []
+        self.times: list[float] = []
+        self.values: list[float] = []
+        self._stride = 1
+        self._skipped = 0
+
+    def add(self, point: Point, value: float) -> bool:
+        """Takes a value; returns whether it was kept."""
+        self._skipped += 1
+        if self._skipped < self._stride:
+            return False
+        self._skipped = 0
+        self.steps.append(float(point.step))
+        self.times.append(point.monotonic)
+        self.values.append(value)
+        if len(self.values) > _POINTS:
+            # The older half goes thinner, the beginning goes first: allocators grow at the start, and are done then.
+            self._stride *= 2
+            for series in (self.steps, self.times, self.values):
+                del series[::2]
+        return True
+
+
+class MemoryTrend(Rule):
+    """Memory that rises steadily towards a limit.
+
+    The slope is the median of the slopes between all pairs of points (Theil and Sen), which single peaks do not move.
+
+    Args:
+        limit: MiB at which the memory is used up; None for what the host and the device have.
+        hours: The alarm is raised when so many hours or fewer are left.
+        warm_up: Steps at the beginning that are left out.
+        limits: What host and device have, MiB by metric.
+    """
+
+    name: ClassVar[str] = "memory_trend"
+    metrics = tuple(_NAMES)
+    watched = ("memory_usage",)
+
+    def __init__(
+        self,
+        *,
+        limit: float | None = None,
+        hours: float = 24.0,
+        warm_up: int = 50,
+        limits: Mapping[str, float] | None = None,
+    ) -> None:
+        self._limit = limit
+        self._limits = {} if limits is None else limits
+        self._hours = hours
+        self._warm_up = warm_up
+        self._begin: int | None = None
+        self._trends: dict[str, _Trend] = {}
+
+    def observe(self, point: Point) -> Alert | None:
+        """See `Rule`."""
+        if self._begin is None:
+            self._begin = point.step
+        if point.step - self._begin < self._warm_up:
+            return None
+        for metric in _NAMES:
+            value = point.values.get(metric)
+            if value is None or not math.isfinite(value) or value <= 0.0:
+                continue
+            trend = self._trends.get(metric)
+            if trend is None:
+                trend = self._trends[metric] = _Trend()
+            limit = self._limit if self._limit is not None else self._limits.get(metric)
+            if trend.add(point, value) and limit is not None and len(trend.values) >= _LEAST:
+                found = self._judge(point, metric, trend, limit)
+                if found is not None:
+                    return found
+        return None
+
+    def _judge(self, point: Point, metric: str, trend: _Trend, limit: float) -> Alert | None:
+        values = np.array(trend.values)
+        steps, times = np.array(trend.steps), np.array(trend.times)
+        first, second = np.triu_indices(len(values), 1)
+        rise, apart, secs = values[second] - values[first], steps[second] - steps[first], times[second] - times[first]
+        if not np.all(apart > 0) or not np.all(secs > 0):
+            return None  # a clock or a count that went back
+        span = float(times[-1] - times[0])
+        if span < _LEAST_SECS or np.mean(rise > 0) < _AGREE:
+            return None
+        low, middle, high = (float(np.median(part)) for part in np.array_split(values, 3))
+        early, halfway, late = (float(np.mean(part)) for part in np.array_split(times, 3))
+        if not (high - middle) / (late - halfway) >= _STEADY * (middle - low) / (halfway - early) > 0.0:
+            return None
+        per_step, per_sec = float(np.median(rise / apart)), float(np.median(rise / secs))
+        value = float(np.median(values[-3:]))
+        left = max(0.0, limit - value)
+        steps_left, hours_left = left / per_step, left / per_sec / 3600.0
+        if hours_left > min(self._hours, _REACH * span / 3600.0):
+            return None
+        lasting = f"{hours_left:.1f} hours" if hours_left >= 1 else f"{hours_left * 60:.0f} minutes"
+        return self.alert(
+            point,
+            metric,
+            value,
+            f"the {_NAMES[metric]} grows by {per_step * 1000:.4g} MiB per 1000 steps: {value:.0f} of {limit:.0f} MiB "
+            f"are in use, and the rest lasts for {steps_left:.0f} steps, {lasting}",
+            "look for tensors that a list, a callback or a cache keeps alive, and for data set workers that grow; "
+            "save a checkpoint before the memory is used up",
+            bound=limit,
+            severity="critical" if hours_left < 1 else "warning",
+            since=int(trend.steps[0]),
+            mib_per_step=per_step,
+            steps_left=steps_left,
+            hours_left=hours_left,
+        )

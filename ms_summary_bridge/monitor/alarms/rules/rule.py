@@ -1,0 +1,130 @@
+"""The rules of alarms: small classes that see numbers, one point after the other, and say when something is wrong.
+
+No files, no clocks, no mindspore: a rule knows what it has been shown.
+
+A rule says what it sees at every point. That an alarm is not repeated at each step is the affair of `alarms.alarms`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from ms_summary_bridge.monitor.model.alert import Alert, Severity
+
+__all__ = ["Point", "Rule", "find_rule", "make_rule", "rule_names", "say_number"]
+
+
+class Point(msgspec.Struct):
+    """Numbers of one step, or of one sample.
+
+    Attributes:
+        step: Step over all epochs and sessions.
+        values: Numbers by the names of metrics.
+        monotonic: Seconds of the clock that is never set.
+        wall_time: Seconds since epoch.
+        steps: How many steps it is about.
+        epoch: From 1.
+        rank: Global rank.
+        overflow: Whether the step was skipped for an overflow; None where nobody says it.
+    """
+
+    step: int
+    values: Mapping[str, float]
+    monotonic: float
+    wall_time: float = 0.0
+    steps: int = 1
+    epoch: int | None = None
+    rank: int = 0
+    overflow: bool | None = None
+
+
+class Rule:
+    """What all rules share.
+
+    Attributes:
+        name: What a configuration calls it.
+        metrics: The metrics that it looks at.
+        watched: Those of them that must be measured for it; a step has the others anyway.
+    """
+
+    name: ClassVar[str]
+    metrics: tuple[str, ...]
+    watched: tuple[str, ...] = ()
+
+    def observe(self, point: Point) -> Alert | None:
+        """Takes one point; returns what is wrong with it, or None."""
+        raise NotImplementedError
+
+    def alert(
+        self,
+        point: Point,
+        metric: str,
+        value: float,
+        message: str,
+        advice: str,
+        *,
+        bound: float | None = None,
+        severity: Severity = "warning",
+        since: int | None = None,
+        **fields: Any,
+    ) -> Alert:
+        """Returns an alert of this rule at a point."""
+        return Alert(
+            rule=self.name,
+            metric=metric,
+            value=value,
+            bound=bound,
+            step=point.step,
+            epoch=point.epoch,
+            rank=point.rank,
+            wall_time=point.wall_time,
+            severity=severity,
+            message=message,
+            advice=advice,
+            since_step=since,
+            fields=fields,
+        )
+
+
+_HOMES: Final[dict[str, tuple[str, str]]] = {
+    "threshold": ("bounds", "Threshold"),
+    "overload": ("bounds", "Overload"),
+    "nonfinite": ("numbers", "Nonfinite"),
+    "overflow_streak": ("numbers", "OverflowStreak"),
+    "spike": ("spike", "Spike"),
+    "gradient_explosion": ("spike", "GradientExplosion"),
+    "gradient_vanishing": ("numbers", "GradientVanishing"),
+    "divergence": ("progress", "Divergence"),
+    "not_improving": ("progress", "NotImproving"),
+    "throughput_drop": ("throughput", "ThroughputDrop"),
+    "memory_trend": ("memory_trend", "MemoryTrend"),
+}
+
+
+def rule_names() -> tuple[str, ...]:
+    """Returns the names of all rules."""
+    return tuple(_HOMES)
+
+
+def find_rule(name: str) -> type[Rule]:
+    """Returns the class of a rule; KeyError for none of that name."""
+    module, class_name = _HOMES[name]
+    found: type[Rule] = getattr(import_module(f"{__package__}.{module}"), class_name)
+    return found
+
+
+def make_rule(name: str, params: Mapping[str, Any]) -> Rule:
+    """Returns a new rule; `params` are the arguments of its class."""
+    return find_rule(name)(**params)
+
+
+def say_number(value: float) -> str:
+    """Returns a number as a message shows it."""
+    if math.isfinite(value):
+        return f"{value:.6g}"
+    return "NaN" if math.isnan(value) else "infinite" if value > 0 else "minus infinite"

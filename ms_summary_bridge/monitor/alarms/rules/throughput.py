@@ -1,0 +1,122 @@
+"""The rule against "fake training": steps go on, but far slower than they did, or on a device that idles."""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from typing import ClassVar, Final
+
+from ms_summary_bridge.monitor.alarms.rules import Point, Rule
+from ms_summary_bridge.monitor.model.alert import Alert
+
+__all__ = ["ThroughputDrop"]
+
+_SLICES: Final = 6  # a window is looked at whenever a sixth of it is over
+_LEAST: Final = 3  # steps of a window: one slow step among very long ones is no drop
+_HISTORY: Final = 60  # windows, of which the median is the speed to compare with
+_USES: Final = ("npu_utilization", "gpu_utilization", "mfu")
+_FEW: Final = 3  # samples of a device's use that are one look at it
+
+
+class ThroughputDrop(Rule):
+    """Steps per second, or the use of the device, that fall below a part of their own median.
+
+    Seconds of evaluation and saving are in no step's time. Slow steps do not enter the median before the drop has
+    lasted for as long as the median is about.
+
+    Args:
+        ratio: Which part of the median is too little, 0 to 1.
+        secs: Seconds of steps that a look is about.
+        warm_up: How many such looks are only learned from.
+    """
+
+    name: ClassVar[str] = "throughput_drop"
+    metrics = ("step_time", *_USES)
+
+    def __init__(self, *, ratio: float = 0.5, secs: float = 60.0, warm_up: int = 2) -> None:
+        self._ratio = ratio
+        self._slice_secs = secs / _SLICES
+        self._warm_up = max(1, warm_up)
+        self._window_secs = secs
+        self._slices: deque[tuple[float, int, int]] = deque()  # seconds, steps, first step
+        self._secs = 0.0
+        self._steps = self._first_step = 0
+        self._rates: deque[float] = deque(maxlen=_HISTORY * _SLICES)
+        self._uses: dict[str, deque[float]] = {}
+
+    def observe(self, point: Point) -> Alert | None:
+        """See `Rule`."""
+        values = point.values
+        step_secs = values.get("step_time")
+        if step_secs is not None:
+            return self._observe_step(point, step_secs)
+        for metric in _USES:
+            value = values.get(metric)
+            if value is not None and value == value:
+                found = self._observe_use(point, metric, value)
+                if found is not None:
+                    return found
+        return None
+
+    def _observe_step(self, point: Point, step_secs: float) -> Alert | None:
+        if not step_secs > 0.0:
+            return None
+        if not self._steps:
+            self._first_step = point.step
+        self._secs += step_secs * point.steps
+        self._steps += point.steps
+        if self._secs < self._slice_secs:
+            return None
+        rate = self._steps / self._secs
+        slices = self._slices
+        slices.append((self._secs, self._steps, self._first_step))
+        self._secs, self._steps = 0.0, 0
+        while self._is_window(1):
+            slices.popleft()
+        found = None
+        if self._is_window(0) and len(self._rates) >= self._warm_up * _SLICES:
+            seconds, steps = sum(part[0] for part in slices), sum(part[1] for part in slices)
+            usual = statistics.median(self._rates)
+            if steps / seconds < self._ratio * usual:
+                now = steps / seconds
+                found = self.alert(
+                    point,
+                    "steps_per_second",
+                    now,
+                    f"{now:.4g} steps per second over {seconds:.0f} s, where {usual:.4g} were usual",
+                    "the training goes on, but the device waits: look at the part of the time spent on data, at the "
+                    "clock and temperature of the device, at other processes on the host, and at the slowest rank",
+                    bound=self._ratio * usual,
+                    since=slices[0][2],
+                    usual=usual,
+                    secs=seconds,
+                )
+        self._rates.append(rate)
+        return found
+
+    def _is_window(self, left_out: int) -> bool:
+        """Whether the slices, without the oldest so many, are long enough to be judged."""
+        if len(self._slices) <= left_out:
+            return False
+        kept = list(self._slices)[left_out:]
+        return sum(part[0] for part in kept) >= self._window_secs and sum(part[1] for part in kept) >= _LEAST
+
+    def _observe_use(self, point: Point, metric: str, value: float) -> Alert | None:
+        past = self._uses.setdefault(metric, deque(maxlen=_HISTORY))
+        past.append(value)
+        if len(past) < _FEW * (self._warm_up + 1):
+            return None
+        values = list(past)
+        now, usual = statistics.median(values[-_FEW:]), statistics.median(values[:-_FEW])
+        if usual <= 0.0 or now >= self._ratio * usual:
+            return None
+        return self.alert(
+            point,
+            metric,
+            now,
+            f"{metric} is {now:.4g}, where {usual:.4g} was usual",
+            "steps go on while the device is hardly used: look at where the step spends its time, and whether "
+            "operators have fallen back to the host",
+            bound=self._ratio * usual,
+            usual=usual,
+        )

@@ -1,0 +1,1 @@
+"""The best checkpoint of a run, and the files of it."""

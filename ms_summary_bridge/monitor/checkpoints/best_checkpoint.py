@@ -1,0 +1,292 @@
+"""SaveBestCheckpoint: keeps the best checkpoint of a training and the last few.
+
+Imports mindspore.
+
+Here is *when* to save and what the monitored value is; how files stay whole is in monitor.checkpoint_files.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import mindspore
+from mindspore.train.callback import Callback
+
+from ms_summary_bridge.callback.bridge import SummaryBridge
+from ms_summary_bridge.errors import LogdirError, UsageError
+from ms_summary_bridge.monitor.callback import MindSporeTransformersMonitor
+from ms_summary_bridge.monitor.checkpoints.checkpoint_files import Checkpoint, CheckpointFiles, read_state
+from ms_summary_bridge.monitor.checkpoints.checkpoint_value import EVAL, LossWindow, mode_of
+from ms_summary_bridge.monitor.steps.training_parameters import TrainingParameters
+from ms_summary_bridge.training.distributed import find_place
+from ms_summary_bridge.training.faults import Faults, guarded
+from ms_summary_bridge.training.measures import read_outputs, to_number
+
+__all__ = ["SaveBestCheckpoint"]
+
+
+class SaveBestCheckpoint(Callback):
+    """Saves checkpoints of the whole training cell, with the optimizer's state, and keeps the best and the last few.
+
+    Every file is whole: a training that is killed at any moment leaves a best and a last checkpoint that can be
+    loaded. `checkpoints.json` beside them says which is which. A directory belongs to one training: when it begins
+    again there, step numbers go on and the best value is compared with.
+
+    A checkpoint is never the best for a value that is not finite, and none is saved while the loss is not.
+
+    Args:
+        monitor: `loss`, for the mean over the steps since the last checkpoint, or `eval/<metric>`, for what an
+            evaluation during the training or right behind it (`model.fit`, `model.eval` with this callback) says.
+        mode: `min` where less is better, `max` where more is; `auto` to know it by the metric's name.
+        directory: Of the checkpoints. In distributed training each rank has `rank_<n>` below it, and each decides by
+            its own values which one is the best.
+        save_checkpoint_steps: A checkpoint every so many steps.
+        save_epochs: A checkpoint every so many epochs; every one, if `save_checkpoint_steps` is not given either.
+        keep_checkpoint_max: How many of the last are kept.
+        save_best_ckpt: Whether the best is kept beside them.
+
+    Raises:
+        UsageError: An argument has no meaning.
+
+    Example:
+        `model.fit(10, train_set, test_set, callbacks=[SaveBestCheckpoint("eval/accuracy")])`, and to go on:
+        `SaveBestCheckpoint.load_last("./checkpoints", network, optimizer)`
+    """
+
+    def __init__(
+        self,
+        monitor: str = "loss",
+        mode: Literal["min", "max", "auto"] = "auto",
+        *,
+        directory: str | os.PathLike[str] = "./checkpoints",
+        save_checkpoint_steps: int | None = None,
+        save_epochs: int | None = None,
+        keep_checkpoint_max: int = 5,
+        save_best_ckpt: bool = True,
+    ) -> None:
+        super().__init__()
+        counts = {
+            "save_checkpoint_steps": save_checkpoint_steps,
+            "save_epochs": save_epochs,
+            "keep_checkpoint_max": keep_checkpoint_max,
+        }
+        for name, count in counts.items():
+            if count is not None and count < 1:
+                raise UsageError(f"SaveBestCheckpoint: {name} is a positive number, got {count}")
+        self.faults = Faults("SaveBestCheckpoint")
+        self._monitor = monitor
+        self._mode = mode_of(monitor, mode)
+        self._directory = os.path.abspath(os.path.expanduser(os.fspath(directory)))
+        self._steps = save_checkpoint_steps
+        self._epochs = 1 if save_epochs is None and save_checkpoint_steps is None else save_epochs
+        self._keep = keep_checkpoint_max
+        self._keeps_best = save_best_ckpt
+        self._files: CheckpointFiles | None = None
+        self._network: weakref.ref[Any] | None = None  # of the last training, for an evaluation behind it
+        self._others: list[Any] = []
+        self._began_at = 0
+        self._step = 0
+        self._epoch: int | None = None
+        self._point = 0
+        self._outputs: Any = None
+        self._loss = LossWindow()
+        self.latest_ckpt_file_name = ""
+        """Path of the checkpoint saved last, under the name that ModelCheckpoint has for it."""
+
+    @classmethod
+    def load_best(cls, directory: str | os.PathLike[str], *cells: Any) -> Checkpoint:
+        """Loads the best checkpoint into cells, such as a network and its optimizer; returns what it is.
+
+        Args:
+            directory: As given to SaveBestCheckpoint.
+            cells: Each takes the parameters that are its own.
+
+        Raises:
+            LogdirError: There is none, it cannot be read, or it does not fit a cell.
+        """
+        return _load(os.fspath(directory), cells, "best")
+
+    @classmethod
+    def load_last(cls, directory: str | os.PathLike[str], *cells: Any) -> Checkpoint:
+        """Loads the newest checkpoint that is whole, as `load_best` does."""
+        return _load(os.fspath(directory), cells, "last")
+
+    @property
+    def best(self) -> Checkpoint | None:
+        """The best checkpoint so far."""
+        return self._files.best if self._files is not None else None
+
+    @property
+    def last(self) -> Checkpoint | None:
+        """The newest checkpoint."""
+        return self._files.last if self._files is not None else None
+
+    def save(self) -> str | None:
+        """Saves a checkpoint now, between two steps; returns its path, or None where that failed."""
+        checkpoint = self._save(None)
+        return None if checkpoint is None or self._files is None else self._files.path(checkpoint)
+
+    # ------------------------------------------------------------------ called by MindSpore
+
+    @guarded
+    def on_train_begin(self, run_context: Any) -> None:
+        """Finds what an earlier session has left."""
+        parameters = TrainingParameters(run_context.original_args())
+        self._others = [callback for callback in parameters.callbacks if callback is not self]
+        network = parameters.get("train_network")
+        self._network = weakref.ref(network)
+        if self._files is None:
+            place = find_place()
+            directory = self._directory if place.ranks == 1 else os.path.join(self._directory, f"rank_{place.rank}")
+            try:
+                self._files = CheckpointFiles(
+                    directory,
+                    monitor=self._monitor,
+                    mode=self._mode,
+                    keep=self._keep,
+                    warn=lambda message: self.faults.warn(message, message),
+                )
+            except OSError as error:
+                self.faults.warn("directory", f"no checkpoint is saved: {directory} cannot be used: {error}")
+                return
+        begins_at = parameters.number("cur_step_num")
+        last = self._files.last
+        # MindSpore counts from 0 again, unless it is told where to begin.
+        self._began_at = last.step if begins_at == 0 and last is not None else 0
+        self._step = self._point = self._began_at + begins_at
+        self._outputs, self._loss = None, LossWindow()
+
+    @guarded
+    def on_train_step_begin(self, run_context: Any) -> None:
+        """Reads the loss of the step before, which is there by now, if a mean is asked for."""
+        if self._monitor == "loss":
+            self._read_loss()
+
+    @guarded
+    def on_train_step_end(self, run_context: Any) -> None:
+        """Saves, if it is time."""
+        parameters = TrainingParameters(run_context.original_args())
+        self._outputs = parameters.get("net_outputs")
+        self._step = self._began_at + parameters.number("cur_step_num")
+        self._epoch = parameters.number("cur_epoch_num") or None
+        if self._steps is not None and self._step // self._steps > self._point // self._steps:
+            self._save_point()
+
+    @guarded
+    def on_train_epoch_end(self, run_context: Any) -> None:
+        """Saves, if it is time."""
+        epoch = TrainingParameters(run_context.original_args()).number("cur_epoch_num")
+        if self._epochs is not None and epoch % self._epochs == 0:
+            self._save_point()
+
+    @guarded
+    def on_train_end(self, run_context: Any) -> None:
+        """Saves what came after the last checkpoint."""
+        if self._step > self._point:
+            self._save_point(is_whole=False)
+        self._others = []
+
+    @guarded
+    def on_eval_end(self, run_context: Any) -> None:
+        """Compares the metric, and saves if it is the best so far."""
+        if self._monitor == "loss":
+            return
+        parameters = TrainingParameters(run_context.original_args())
+        metrics = dict(_mapping(parameters.get("metrics"))) | dict(_mapping(parameters.get("eval_results")))
+        name = self._monitor.removeprefix(EVAL)
+        if name not in metrics:
+            known = ", ".join(sorted(metrics)) or "none"
+            self.faults.warn("metric", f"the evaluation has no metric {name!r} (it has {known}): there is no best")
+            return
+        value = to_number(metrics[name])
+        if value is None:
+            self.faults.warn("metric", f"the metric {name!r} is no number: there is no best")
+        elif self._keeps_best and self._files is not None and self._files.is_better(value):
+            self._save(value)
+
+    # ------------------------------------------------------------------
+
+    def _read_loss(self) -> None:
+        outputs, self._outputs = self._outputs, None
+        loss = None if outputs is None else read_outputs(outputs).loss
+        if loss is not None:
+            self._loss.add(loss)
+
+    def _save_point(self, *, is_whole: bool = True) -> None:
+        """Saves, with the mean over the steps since the last time; over fewer than usual it is not compared."""
+        self._read_loss()
+        self._point = self._step
+        mean = self._loss.take()
+        compares = self._monitor == "loss" and (is_whole or self.best is None)
+        self._save(mean if compares else None)
+
+    def _save(self, value: float | None) -> Checkpoint | None:
+        files, network = self._files, self._network() if self._network is not None else None
+        if files is None or network is None:
+            return None
+        self._read_loss()
+        if not self._loss.is_finite:
+            self.faults.warn(
+                "loss", f"the loss is {self._loss.last} at step {self._step}: nothing is saved while it is"
+            )
+            return None
+        is_best = self._keeps_best and files.is_better(value)
+        told = {"step_num": self._step, "epoch_num": self._epoch or 0}
+
+        def write(path: str) -> None:
+            # Each rank writes its own part: to merge them is a collective, and ranks need not save at the same step.
+            mindspore.save_checkpoint(network, path, integrated_save=False, append_dict=told)
+
+        try:
+            checkpoint = files.save(self._step, write, epoch=self._epoch, value=value, may_be_best=self._keeps_best)
+        except Exception as error:
+            self.faults.warn(
+                "save", f"no checkpoint could be saved at step {self._step}, those before are kept: {error!r}"
+            )
+            return None
+        self.latest_ckpt_file_name = files.path(checkpoint)
+        self._tell(checkpoint, is_best=is_best)
+        return checkpoint
+
+    def _tell(self, checkpoint: Checkpoint, *, is_best: bool) -> None:
+        """Tells the bridge, which finds saved checkpoints itself, and the monitor."""
+        path, value = self.latest_ckpt_file_name, checkpoint.value
+        best = f"best {self._monitor} so far {value:.6g}, at step {checkpoint.step}" if is_best else ""
+        for other in self._others:
+            if best and isinstance(other, SummaryBridge):
+                other.landmark("best", best)
+            elif isinstance(other, MindSporeTransformersMonitor):
+                text = f"checkpoint saved: {path}" + (f" ({best})" if best else "")
+                other.milestone(text, checkpoint=path, value=value, is_best=is_best)
+
+
+def _load(directory: str, cells: tuple[Any, ...], which: str) -> Checkpoint:
+    place = find_place()
+    directory = directory if place.ranks == 1 else os.path.join(directory, f"rank_{place.rank}")
+    state = read_state(directory)
+    checkpoint = None
+    if state is not None:
+        checkpoint = state.best if which == "best" else next(reversed(state.last), None)
+    if checkpoint is None:
+        raise LogdirError(f"{directory}: there is no {which} checkpoint")
+    path = os.path.join(directory, checkpoint.file)
+    try:
+        values = mindspore.load_checkpoint(path)
+    except (ValueError, OSError, RuntimeError) as error:
+        raise LogdirError(f"{path} cannot be loaded: {error}") from error
+    for cell in cells:
+        try:
+            missing, _ = mindspore.load_param_into_net(cell, values)
+        except (ValueError, RuntimeError) as error:
+            raise LogdirError(f"{path} does not fit {type(cell).__name__}: {error}") from error
+        own = len(list(cell.get_parameters()))
+        if own and len(missing) == own:
+            raise LogdirError(f"{path} does not fit {type(cell).__name__}: it has none of its {own} parameters")
+    return checkpoint
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

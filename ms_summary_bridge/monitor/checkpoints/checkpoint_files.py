@@ -1,0 +1,288 @@
+"""The files of a training's checkpoints: the best one, the last few, and a state that only names whole files.
+
+Imports no mindspore: who saves says how one file is written.
+
+A process may be killed at any moment, so every save goes through the same steps, each on the disk before the next: the
+checkpoint under a temporary name, its own name, the state, which is replaced as a whole; only then old files go. After
+a kill between two of them the state is that of before, and `CheckpointFiles` puts the rest in order at the next start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+from collections.abc import Callable
+from typing import Final, Literal
+
+import msgspec
+
+from ms_summary_bridge.errors import LogdirError
+
+__all__ = ["STATE_NAME", "Checkpoint", "CheckpointFiles", "CheckpointState", "Mode", "read_state"]
+
+STATE_NAME: Final = "checkpoints.json"
+_UNFINISHED: Final = "unfinished-"
+_NAME: Final = re.compile(r"checkpoint_step_(\d+)(?:_\d+)?\.ckpt")  # with a number where a step comes again
+
+Mode = Literal["min", "max"]
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One saved checkpoint.
+
+    Attributes:
+        file: Its name within the directory.
+        step: Step of the training, over all its sessions.
+        epoch: From 1; None where nobody said it.
+        bytes: Size of the file.
+        value: What was monitored; None where there was none, or no finite one.
+    """
+
+    file: str
+    step: int
+    epoch: int | None = None
+    bytes: int = 0
+    value: float | None = None
+
+
+class CheckpointState(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in a directory.
+
+    Attributes:
+        monitor: Whose values are compared.
+        mode: Which of two values is the better one.
+        best: The checkpoint with the best value.
+        last: The newest ones, the newest at the end.
+        format: Of this file.
+    """
+
+    monitor: str
+    mode: Mode
+    best: Checkpoint | None = None
+    last: tuple[Checkpoint, ...] = ()
+    format: Literal[1] = 1
+
+
+def read_state(directory: str) -> CheckpointState | None:
+    """Returns what a directory holds, without the files that are not whole there; None where no checkpoint was saved.
+
+    Raises:
+        LogdirError: The state cannot be read.
+    """
+    path = os.path.join(directory, STATE_NAME)
+    try:
+        with open(path, "rb") as file:
+            state = msgspec.json.decode(file.read(), type=CheckpointState)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise LogdirError(f"{path} cannot be read: {error}; it says which checkpoints are whole") from error
+    best = state.best if state.best is not None and _is_whole(directory, state.best) else None
+    last = tuple(checkpoint for checkpoint in state.last if _is_whole(directory, checkpoint))
+    return msgspec.structs.replace(state, best=best, last=last)
+
+
+def _is_whole(directory: str, checkpoint: Checkpoint) -> bool:
+    if not _NAME.fullmatch(checkpoint.file):  # a name that leads elsewhere is none of ours
+        return False
+    try:
+        return os.stat(os.path.join(directory, checkpoint.file)).st_size == checkpoint.bytes
+    except OSError:
+        return False
+
+
+class CheckpointFiles:
+    """The checkpoints of one process in one directory, which belongs to one training.
+
+    What a killed session has left is put in order here: unfinished files go, a whole one that the state does not name
+    yet is taken in, one that it does not name any more goes.
+
+    Args:
+        directory: Is made if it is missing.
+        monitor: Whose values are compared. The best of another monitor is not compared with.
+        mode: Which of two values is the better one.
+        keep: How many of the last are kept; the best is kept beside them.
+        warn: Is told what was found wrong.
+
+    Raises:
+        OSError: The directory cannot be made or read.
+    """
+
+    def __init__(self, directory: str, *, monitor: str, mode: Mode, keep: int, warn: Callable[[str], None]) -> None:
+        self.directory = directory
+        self._keep = keep
+        self._written: int | None = None
+        os.makedirs(directory, exist_ok=True)
+        found: CheckpointState | None = None
+        try:
+            found = read_state(directory)
+        except LogdirError as error:
+            warn(f"{error}; which one was the best is not known any more")
+        state = CheckpointState(monitor=monitor, mode=mode)
+        if found is not None:
+            state = msgspec.structs.replace(found, monitor=monitor, mode=mode)
+            if (found.monitor, found.mode) != (monitor, mode):
+                state = msgspec.structs.replace(state, best=None)
+                warn(f"the best checkpoint was chosen by {found.monitor} ({found.mode}): it is not compared with")
+        self._state = self._tidy(state, is_known=found is not None)
+
+    @property
+    def best(self) -> Checkpoint | None:
+        """The checkpoint with the best value."""
+        return self._state.best
+
+    @property
+    def last(self) -> Checkpoint | None:
+        """The newest checkpoint."""
+        return self._state.last[-1] if self._state.last else None
+
+    def path(self, checkpoint: Checkpoint) -> str:
+        """Returns where a checkpoint is."""
+        return os.path.join(self.directory, checkpoint.file)
+
+    def is_better(self, value: float | None) -> bool:
+        """Whether a value is better than the best one; none, NaN and the infinities never are."""
+        if value is None or not math.isfinite(value):
+            return False
+        known = self._state.best
+        best = None if known is None else known.value
+        if known is None or best is None or not _is_whole(self.directory, known):
+            return True
+        return value < best if self._state.mode == "min" else value > best
+
+    def save(
+        self,
+        step: int,
+        write: Callable[[str], None],
+        *,
+        epoch: int | None = None,
+        value: float | None = None,
+        may_be_best: bool = True,
+    ) -> Checkpoint:
+        """Saves a checkpoint as the newest, and as the best if its value is better.
+
+        A step that was saved last by this object is not written again: what is told of it is only its value.
+
+        Args:
+            step: Step of the training.
+            write: Writes the checkpoint to the path it is given, which ends in `.ckpt`.
+            epoch: From 1.
+            value: What is monitored.
+            may_be_best: Whether the best is kept at all.
+
+        Raises:
+            Exception: Whatever `write` raises, and OSError. Everything saved before is as it was.
+        """
+        is_better = may_be_best and self.is_better(value)
+        if value is not None and not math.isfinite(value):
+            value = None
+        last = self._state.last
+        if last and self._written == step and last[-1].step == step and _is_whole(self.directory, last[-1]):
+            checkpoint = msgspec.structs.replace(last[-1], value=last[-1].value if value is None else value)
+        else:
+            name = self._free_name(step)
+            checkpoint = Checkpoint(file=name, step=step, epoch=epoch, bytes=self._write(name, write), value=value)
+        others = [other for other in last if other.file != checkpoint.file]
+        best = checkpoint if is_better else self._state.best
+        state = msgspec.structs.replace(self._state, best=best, last=(*others, checkpoint)[-self._keep :])
+        self._write_state(state)
+        self._state, self._written = state, step
+        self._remove_others(state)
+        return checkpoint
+
+    # ------------------------------------------------------------------ files
+
+    def _free_name(self, step: int) -> str:
+        """Returns a name that no file has: a training that began again before the best must not write over it."""
+        name, number = f"checkpoint_step_{step}.ckpt", 1
+        while os.path.lexists(os.path.join(self.directory, name)):
+            number += 1
+            name = f"checkpoint_step_{step}_{number}.ckpt"
+        return name
+
+    def _write(self, name: str, write: Callable[[str], None]) -> int:
+        """Writes a whole checkpoint; returns its size."""
+        unfinished = os.path.join(self.directory, _UNFINISHED + name)
+        try:
+            os.makedirs(self.directory, exist_ok=True)  # somebody may have removed it during the training
+            write(unfinished)
+            size = _sync(unfinished)
+            os.replace(unfinished, os.path.join(self.directory, name))
+        except BaseException:
+            self._remove_unfinished()
+            raise
+        _sync_directory(self.directory)
+        return size
+
+    def _write_state(self, state: CheckpointState) -> None:
+        unfinished = os.path.join(self.directory, _UNFINISHED + STATE_NAME)
+        try:
+            with open(unfinished, "wb") as file:
+                file.write(msgspec.json.format(msgspec.json.encode(state)) + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(unfinished, os.path.join(self.directory, STATE_NAME))
+        except BaseException:
+            self._remove_unfinished()
+            raise
+        _sync_directory(self.directory)
+
+    def _tidy(self, state: CheckpointState, *, is_known: bool) -> CheckpointState:
+        """Puts in order what an earlier session has left; returns the state that is true of the files."""
+        self._remove_unfinished()
+        named = {checkpoint.file for checkpoint in _all(state)}
+        newest = max((checkpoint.step for checkpoint in _all(state)), default=-1)
+        adopted = []
+        for name in sorted(os.listdir(self.directory)):
+            match = _NAME.fullmatch(name)
+            if match and name not in named and (not is_known or int(match[1]) > newest):
+                size = os.stat(os.path.join(self.directory, name)).st_size
+                adopted.append(Checkpoint(file=name, step=int(match[1]), bytes=size))
+        adopted.sort(key=lambda checkpoint: checkpoint.step)
+        state = msgspec.structs.replace(state, last=(*state.last, *adopted))
+        if is_known:  # else nothing says that the files are ours to remove
+            self._remove_others(state)
+        return state
+
+    def _remove_others(self, state: CheckpointState) -> None:
+        """Removes the checkpoints that the state does not name. One that cannot be removed is tried again next time."""
+        named = {checkpoint.file for checkpoint in _all(state)}
+        for name in os.listdir(self.directory):
+            if _NAME.fullmatch(name) and name not in named:
+                _remove(os.path.join(self.directory, name))
+
+    def _remove_unfinished(self) -> None:
+        with contextlib.suppress(OSError):
+            for name in os.listdir(self.directory):
+                if name.startswith(_UNFINISHED):
+                    _remove(os.path.join(self.directory, name))
+
+
+def _all(state: CheckpointState) -> list[Checkpoint]:
+    return [*([] if state.best is None else [state.best]), *state.last]
+
+
+def _sync(path: str) -> int:
+    """Has the disk take a file; returns its size."""
+    descriptor = os.open(path, os.O_RDONLY)  # MindSpore leaves its files readable only
+    try:
+        os.fsync(descriptor)
+        return os.fstat(descriptor).st_size
+    finally:
+        os.close(descriptor)
+
+
+def _sync_directory(path: str) -> None:
+    with contextlib.suppress(OSError):  # not every file system has it
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.remove(path)

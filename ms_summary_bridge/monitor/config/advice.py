@@ -1,0 +1,57 @@
+"""Says what is allowed in a configuration, but perhaps not meant."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+from typing import Final
+
+from ms_summary_bridge.monitor.model.config import MonitorConfig
+from ms_summary_bridge.monitor.model.metric_names import METRICS
+
+__all__ = ["find_advice"]
+
+_SHORT_SECS: Final = 5.0
+
+
+def find_advice(config: MonitorConfig) -> list[str]:
+    """Returns a line for each thing to think about."""
+    if not config.enable:
+        return ["enable is false: nothing will be recorded"]
+    advice = []
+    names = {metric.name for metric in config.metrics}
+    if isinstance(config.interval, float) and config.interval < _SHORT_SECS:
+        often = "every step" if config.interval == 0 else f"every {config.interval:g} s"
+        advice.append(f"interval: a sample {often} makes large files; 10 s or more is enough for a long training")
+    for metric in config.metrics:
+        if METRICS[metric.name].is_costly and metric.to_step is None:
+            advice.append(
+                f"metrics: {metric.name} takes time of the step it is measured in; give it from_step and to_step, "
+                f"like {{name: {metric.name}, from_step: {metric.from_step}, to_step: {metric.from_step + 1000}}}"
+            )
+    if "mfu" in names and (config.peak_flops is None or (config.flops_per_token or config.model_flops) is None):
+        advice.append("metrics: mfu needs peak_flops, and flops_per_token or model_flops; without them it is left out")
+    if "tokens_per_second" in names and config.seq_length is None:
+        advice.append("metrics: tokens_per_second without seq_length takes it from the model or the shape of the batch")
+    for name, bounds in config.callback.warn_on_value.items():
+        if bounds.above == math.inf or bounds.below == -math.inf:
+            advice.append(f"warn_on_value: the limit of {name} is infinite: it never warns")
+    if config.callback.warn_on_value and config.callback.log_level in ("ERROR", "CRITICAL"):
+        advice.append(f"log_level {config.callback.log_level} keeps the warnings of warn_on_value off the console")
+    if config.per_print_step is not None and not config.auto_print:
+        advice.append("per_print_step has no effect: auto_print is false")
+    if "wandb" in config.backends and importlib.util.find_spec("wandb") is None:
+        advice.append("backend: wandb is not installed here: pip install wandb")
+    place = _find_unwritable(config.save_dir)
+    if place:
+        advice.append(f"save_dir: {place} is not a directory that can be written to here")
+    return advice
+
+
+def _find_unwritable(directory: str) -> str:
+    """Returns the nearest directory that exists, if nothing can be made in it."""
+    place = os.path.abspath(os.path.expanduser(directory))
+    while not os.path.lexists(place):
+        place = os.path.dirname(place)
+    return "" if os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK) else place

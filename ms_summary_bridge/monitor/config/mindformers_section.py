@@ -1,0 +1,98 @@
+"""Finds our entries in a configuration of MindFormers, and our keys where MindFormers does not take them.
+
+MindFormers has a `monitor_config` of its own, which is closed: a key that it does not know ends the training (measured
+on MindFormers 1.9.0; its template is the same in 2.1.0). So our keys live in an entry of `callbacks:` there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import yaml
+
+from ms_summary_bridge.monitor.config.keys import BRIDGE_ARGUMENTS, PARAMS, SECTION
+from ms_summary_bridge.monitor.config.problems import Problems, nearest
+from ms_summary_bridge.monitor.config.yaml_text import join_path
+
+__all__ = ["BRIDGE_TYPE", "MONITOR_TYPE", "check_bridge_entries", "find_entries", "is_mindformers", "refuse_misplaced"]
+
+MONITOR_TYPE: Final = "MindSporeTransformersMonitor"
+BRIDGE_TYPE: Final = "SummaryBridgeMonitor"
+
+# What MindFormers takes in its monitor_config: class MonitorConfig of mindformers/tools/register/template.py, 1.9.0.
+_THEIR_KEYS: Final = {
+    "check_for_global_norm",
+    "device_local_loss_format",
+    "device_local_norm_format",
+    "dump_path",
+    "global_norm_spike_count_threshold",
+    "global_norm_spike_threshold",
+    "health_checkpoint",
+    "invert",
+    "local_loss_format",
+    "local_norm_format",
+    "max_attention_logit_format",
+    "monitor_on",
+    "optimizer_state_format",
+    "print_struct",
+    "stable_rank_config",
+    "step_interval",
+    "target",
+    "throughput_baseline",
+    "weight_state_format",
+}
+_THEIR_TOP_KEYS: Final = {"runner_config", "runner_wrapper", "train_dataset_task"}
+
+
+def is_mindformers(data: Mapping[Any, Any]) -> bool:
+    """Whether a whole file is one of MindFormers."""
+    section = data.get("monitor_config")
+    has_theirs = isinstance(section, Mapping) and bool(section.keys() & _THEIR_KEYS)
+    return has_theirs or bool(data.keys() & _THEIR_TOP_KEYS) or any(True for _ in find_entries(data))
+
+
+def find_entries(data: Mapping[Any, Any]) -> Iterator[tuple[str, str, Mapping[Any, Any]]]:
+    """Yields path, type and entry of each callback of ours."""
+    callbacks = data.get("callbacks")
+    if isinstance(callbacks, list | tuple):
+        for number, entry in enumerate(callbacks):
+            if isinstance(entry, Mapping) and entry.get("type") in (MONITOR_TYPE, BRIDGE_TYPE):
+                yield join_path("$.callbacks", number), entry["type"], entry
+
+
+def check_bridge_entries(data: Mapping[Any, Any], problems: Problems) -> None:
+    """Checks the names of the arguments that entries of the bridge have; their values are left to SummaryBridge."""
+    for path, kind, entry in find_entries(data):
+        if kind == BRIDGE_TYPE:
+            for name in entry:
+                if name not in ("type", "auto_register", *BRIDGE_ARGUMENTS):
+                    hint = nearest(name, BRIDGE_ARGUMENTS)
+                    problems.add(join_path(path, name), f"SummaryBridge has no argument {name!r}{hint}")
+
+
+def refuse_misplaced(data: Mapping[Any, Any], problems: Problems) -> None:
+    """Adds a problem for our keys in the `monitor_config` of MindFormers, with the lines to write in their place."""
+    section = data.get("monitor_config")
+    given = dict(section) if isinstance(section, Mapping) else {}
+    unknown = {key: value for key, value in given.items() if key not in _THEIR_KEYS}
+    ours = {key: value for key, value in unknown.items() if key in {*SECTION, *PARAMS, "callback", "extends"}}
+    for key in [key for key in unknown if key not in ours]:
+        hint = nearest(key, sorted(_THEIR_KEYS | SECTION.keys() | PARAMS.keys()))
+        problems.add(join_path("$.monitor_config", key), f"neither MindFormers nor the monitor has a key {key!r}{hint}")
+    if ours:
+        problems.add(
+            "$.monitor_config",
+            f"in a file of MindFormers this section is MindFormers' own and ends the training at {', '.join(ours)}; "
+            f"move {'it' if len(ours) == 1 else 'them'} into an entry of callbacks:\n{_build_entry(ours)}",
+        )
+
+
+def _build_entry(section: Mapping[str, Any]) -> str:
+    """Returns the lines of a callbacks entry with these keys."""
+    callback = section.get("callback")
+    if isinstance(callback, Mapping) and isinstance(callback.get("params"), Mapping):  # an entry is a callback already
+        section = {**{key: value for key, value in section.items() if key != "callback"}, **callback["params"]}
+    entry = [{"type": MONITOR_TYPE, **section}]
+    text = yaml.safe_dump({"callbacks": entry}, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110)
+    return "\n".join(f"    {line}" for line in text.splitlines())

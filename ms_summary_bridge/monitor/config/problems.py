@@ -1,0 +1,78 @@
+"""Collects what is wrong with a configuration, each problem with its path, its place and the nearest right word.
+
+A check never raises: it adds a line to `Problems` and returns `INVALID`, so that all problems come out at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Protocol
+
+__all__ = ["INVALID", "Kind", "Problems", "check_mapping", "nearest", "show"]
+
+INVALID: Final = object()
+"""What a check returns for a value that it has refused."""
+
+_SHOWN: Final = 60
+
+
+class Problems:
+    """Collects a text for each problem, with the place of the value it is about.
+
+    Args:
+        places: Where values stand, by path; a value that is not in it stands where the one around it does.
+    """
+
+    def __init__(self, places: Mapping[str, str] | None = None) -> None:
+        self._places = {} if places is None else places
+        self.lines: list[str] = []
+
+    def add(self, path: str, text: str) -> None:
+        """Adds a problem with the value at this path."""
+        place = self._find(path)
+        line, newline, more = text.partition("\n")  # what follows are lines to write into a file
+        self.lines.append(f"{path}: {line}{f' ({place})' if place else ''}{newline}{more}")
+
+    def _find(self, path: str) -> str:
+        while path not in self._places:
+            shorter = re.sub(r'(?:\.[^.\[\]"]+|\[[^\[\]]*\])$', "", path)
+            if shorter == path:
+                return ""
+            path = shorter
+        return self._places[path]
+
+
+def show(value: Any) -> str:
+    """Returns a value as one short line."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+
+
+def nearest(word: object, words: Iterable[str], *, likeness: float = 0.6) -> str:
+    """Returns `; did you mean 'loss'?` for a word that is nearly one of these, and nothing for another one."""
+    known = list(words)
+    close = difflib.get_close_matches(str(word).lower()[:100], known, n=1, cutoff=likeness)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+class Kind(Protocol):
+    """One kind of value."""
+
+    def check(self, value: Any, path: str, problems: Problems) -> Any:
+        """Returns the value in its one form, or `INVALID` after adding problems."""
+
+    def schema(self) -> dict[str, Any]:
+        """Returns the JSON schema of the values that `check` takes."""
+
+
+def check_mapping(value: Any, path: str, problems: Problems, example: str) -> dict[str, Any] | None:
+    """Returns a mapping, or None after adding a problem; `example` says what one looks like.
+
+    A key without a value is there like any other; it asks for the default.
+    """
+    if isinstance(value, dict):
+        return dict(value)
+    problems.add(path, f"must be a mapping, like {example}, got {show(value)}")
+    return None

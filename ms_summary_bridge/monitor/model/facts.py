@@ -1,0 +1,145 @@
+"""What is known of a training, of one of its steps, and of the steps since the last sample.
+
+Plain numbers: MindSpore's objects have been read when these are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+__all__ = ["StepFacts", "TrainingFacts", "Window"]
+
+
+class TrainingFacts(msgspec.Struct, kw_only=True):
+    """What holds for a whole training. None where nobody says it.
+
+    Attributes:
+        rank: Global rank of this process.
+        ranks: How many processes train together.
+        rank_source: Where the rank was read from, in words.
+        device: Kind and number of the device, such as `Ascend 3`.
+        device_id: Number of the device on this host.
+        host: Name of this host.
+        epochs: How many epochs are meant.
+        steps_per_epoch: Steps of one epoch.
+        samples_per_step: Samples of one step over all cards.
+        seq_length: Tokens of one sample.
+        initial_step: Step from which a resumed training counts.
+        steps_before: Steps of earlier sessions in what `epochs` counts; None until that is known.
+        loss_divisor: How many micro batches the loss is a sum over.
+        pipeline_stages: How many stages the network is cut into; the ranks of the last one have the loss.
+        flops_per_token: Floating point operations of one token.
+        model_flops: Floating point operations of one step over all cards.
+        peak_flops: Floating point operations per second that one card can do.
+        parameters: Gives the trainable parameters: objects with `name` and `asnumpy()`.
+    """
+
+    rank: int = 0
+    ranks: int = 1
+    rank_source: str = "default"
+    device: str = "CPU"
+    device_id: int = 0
+    host: str = ""
+    epochs: int | None = None
+    steps_per_epoch: int | None = None
+    samples_per_step: int | None = None
+    seq_length: int | None = None
+    initial_step: int = 0
+    steps_before: int | None = None
+    loss_divisor: int = 1
+    pipeline_stages: int = 1
+    flops_per_token: float | None = None
+    model_flops: float | None = None
+    peak_flops: float | None = None
+    parameters: Callable[[], list[Any]] | None = None
+
+    @property
+    def loss_ranks(self) -> range:
+        """The ranks that have the training's loss: all, or in a pipeline those of the last stage.
+
+        Stages are blocks of ranks in their order; the others return some number (MindSpore 2.10, MindFormers 1.9).
+        """
+        if self.pipeline_stages <= 1 or self.ranks < self.pipeline_stages:
+            return range(self.ranks)
+        return range(self.ranks - self.ranks // self.pipeline_stages, self.ranks)
+
+
+class StepFacts(msgspec.Struct, kw_only=True):
+    """What one call of a training says. In data sink mode a call stands for several steps.
+
+    Attributes:
+        step: Last step of the call, counted over all epochs and sessions.
+        steps: How many steps the call stands for.
+        epoch: From 1.
+        loss: Of the last step; None when the outputs hold none.
+        grad_norm: Norm of all gradients.
+        loss_scale: Of mixed precision.
+        learning_rate: As the outputs give it.
+        overflow: Whether the step was skipped, because its gradients overflowed.
+        samples: Samples of the call over all cards.
+        tokens: Tokens of the call over all cards.
+        secs: Seconds of the call, evaluation and saving left out; None for the first, which compiles, and where a
+            clock went back.
+        data_secs: Seconds of these in which the training waited for data.
+        is_first: Whether it is the first call of the session.
+    """
+
+    step: int
+    steps: int = 1
+    epoch: int | None = None
+    loss: float | None = None
+    grad_norm: float | None = None
+    loss_scale: float | None = None
+    learning_rate: float | None = None
+    overflow: bool | None = None
+    samples: int | None = None
+    tokens: int | None = None
+    secs: float | None = None
+    data_secs: float | None = None
+    is_first: bool = False
+
+
+class Window(msgspec.Struct, kw_only=True):
+    """The steps since the last sample.
+
+    Attributes:
+        last: The last call.
+        steps: All steps, the compiling first one among them.
+        timed_steps: The steps that `secs` is about.
+        secs: Seconds of training; 0 when none could be measured.
+        data_secs: Seconds of these that waited for data; None when that is not known.
+        samples: Samples of the timed steps; None when not known.
+        tokens: Tokens of the timed steps; None when not known.
+        overflows: Steps that overflowed.
+        learning_rates: Reads the learning rates of the last step: `{"lr": ...}`, or one entry for each group.
+    """
+
+    last: StepFacts
+    steps: int = 0
+    timed_steps: int = 0
+    secs: float = 0.0
+    data_secs: float | None = None
+    samples: int | None = None
+    tokens: int | None = None
+    overflows: int | None = None
+    learning_rates: Callable[[], Mapping[str, float]] | None = None
+
+    def add(self, facts: StepFacts) -> None:
+        """Takes one more call."""
+        self.last = facts
+        self.steps += facts.steps
+        if facts.overflow is not None:
+            self.overflows = (self.overflows or 0) + (1 if facts.overflow else 0)
+        if facts.secs is None:
+            return
+        self.timed_steps += facts.steps
+        self.secs += facts.secs
+        if facts.data_secs is not None:
+            self.data_secs = (self.data_secs or 0.0) + facts.data_secs
+        if facts.samples is not None:
+            self.samples = (self.samples or 0) + facts.samples
+        if facts.tokens is not None:
+            self.tokens = (self.tokens or 0) + facts.tokens

@@ -1,0 +1,1 @@
+"""Where samples and alarms go: journal, console, viewers."""

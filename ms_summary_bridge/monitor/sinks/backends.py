@@ -1,0 +1,237 @@
+"""Where a monitor's values go: journal, text log, both viewers' files, Weights & Biases.
+
+Imports no mindspore.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from ms_summary_bridge.errors import MissingDependencyError
+from ms_summary_bridge.formats import wire
+from ms_summary_bridge.formats.sessions import hparams, lineage
+from ms_summary_bridge.formats.sessions.session import Session
+from ms_summary_bridge.live_writer.link import WriterLink
+from ms_summary_bridge.live_writer.run_config import LiveRunConfig
+from ms_summary_bridge.monitor.model.config import MonitorConfig
+from ms_summary_bridge.monitor.model.facts import TrainingFacts
+from ms_summary_bridge.monitor.model.sample import Note, Sample
+from ms_summary_bridge.monitor.sinks.console import ConsoleSink, TextLogSink
+from ms_summary_bridge.monitor.sinks.csv_file import CsvFile
+from ms_summary_bridge.monitor.sinks.detached_sink import DetachedSink
+from ms_summary_bridge.monitor.sinks.journal import Journal
+from ms_summary_bridge.monitor.sinks.run_journal import RunJournal
+from ms_summary_bridge.monitor.sinks.run_record import rank_directory
+from ms_summary_bridge.monitor.sinks.wandb_sink import WandbSink
+from ms_summary_bridge.monitor.sinks.writer import Sink
+from ms_summary_bridge.training.faults import Faults
+
+__all__ = [
+    "TAG_PREFIX",
+    "TEXT_LOG",
+    "JournalSink",
+    "SummarySink",
+    "Warn",
+    "make_sinks",
+    "require_backends",
+    "summary_directory",
+]
+
+TAG_PREFIX: Final = "monitor/"
+"""Before each metric's name in both viewers: a bridge beside the monitor records some under their bare names."""
+TEXT_LOG: Final = "monitor.log"
+_QUEUE_BYTES: Final = 64 << 20
+_CLOSE_SECS: Final = 30.0
+
+Warn = Callable[[str, str], None]
+
+
+def require_backends(config: MonitorConfig) -> None:
+    """Checks that what the backends need is installed.
+
+    Raises:
+        MissingDependencyError: The message holds the pip command.
+    """
+    if "wandb" in config.backends and importlib.util.find_spec("wandb") is None:
+        raise MissingDependencyError("the backend 'wandb' needs a package that is not installed: pip install wandb")
+
+
+def summary_directory(run_directory: str) -> str:
+    """Returns where both viewers' files of a run are."""
+    return os.path.join(run_directory, "summary")
+
+
+def make_sinks(
+    config: MonitorConfig,
+    training: TrainingFacts,
+    run_directory: str,
+    record: dict[str, Any],
+    faults: Faults,
+    *,
+    link: WriterLink | None,
+    clock: Callable[[], float] = time.monotonic,
+    wall_clock: Callable[[], float] = time.time,
+) -> list[Sink]:
+    """Returns the sinks that a configuration asks for.
+
+    Args:
+        config: The configuration.
+        training: The training.
+        run_directory: Where the run's files go.
+        record: What is stored with the run.
+        faults: Is told what fails.
+        link: Of a SummaryBridge in whose files the values go; None for files of the monitor's own.
+        clock: Monotonic seconds.
+        wall_clock: Seconds since epoch.
+    """
+    directory = rank_directory(run_directory, training.rank)
+    size, warn = config.max_journal_bytes, faults.warn
+    sinks: list[Sink] = []
+    if config.auto_print:
+        sinks.append(ConsoleSink(training, config.callback.log_level, prints_samples=training.rank == 0))
+    sinks.append(JournalSink(directory, training.rank, record, warn, max_bytes=size, csv=config.csv))
+    if training.rank == 0:
+        ranks, loss_ranks, clocks = training.ranks, training.loss_ranks, {"clock": clock, "wall_clock": wall_clock}
+        sinks.append(RunJournal(run_directory, ranks, loss_ranks, record, warn, max_bytes=size, **clocks))
+    if "local" in config.backends:
+        sinks.append(TextLogSink(os.path.join(directory, TEXT_LOG), training, warn))
+    if {"tensorboard", "mindinsight"} & set(config.backends):
+        sinks.append(SummarySink(link or _own_link(run_directory, training), config.tags, owns_link=link is None))
+    if "wandb" in config.backends:
+        sinks.append(DetachedSink(WandbSink(config, training, run_directory, record), "wandb", faults))
+    return sinks
+
+
+class JournalSink:
+    """The journal of one rank, and metrics.csv beside it.
+
+    Args:
+        directory: The rank's.
+        rank: Global rank.
+        record: What is stored with the run.
+        warn: Called with (kind, message).
+        max_bytes: Size at which the journal goes on in a new file.
+        csv: Whether there is a metrics.csv.
+    """
+
+    def __init__(
+        self, directory: str, rank: int, record: dict[str, Any], warn: Warn, *, max_bytes: int, csv: bool
+    ) -> None:
+        self._journal = Journal(directory, rank, record, warn, max_bytes=max_bytes)
+        self._csv = CsvFile(directory, rank, warn) if csv else None
+
+    def open(self) -> None:
+        """Opens the journal; heals it first if need be."""
+        self._journal.open()
+
+    def write_sample(self, sample: Sample) -> None:
+        """Takes a sample."""
+        self._journal.write_sample(sample)
+        if self._csv is not None and self._journal.flush():
+            self._csv.write_sample(sample)
+
+    def write_note(self, note: Note) -> None:
+        """Takes a note; the start is in the header."""
+        if note.kind != "start":
+            self._journal.write_note(note)
+
+    def flush(self) -> None:
+        """Hands all to the operating system."""
+        self._journal.flush()
+        if self._csv is not None:
+            self._csv.flush()
+
+    def close(self) -> None:
+        """Closes the files."""
+        self._journal.close()
+        if self._csv is not None:
+            self._csv.close()
+
+
+def _own_link(run_directory: str, training: TrainingFacts) -> WriterLink:
+    directory = summary_directory(run_directory)
+    if training.ranks > 1:
+        directory = rank_directory(directory, training.rank)
+    now = time.time()
+    config = LiveRunConfig(
+        summary_dir=directory,
+        tensorboard_dir=directory,
+        seconds=int(now),
+        wall_time=now,
+        device=training.rank,
+        host=training.host.replace("/", "_") or "host",
+        pid=os.getpid(),
+    )
+    return WriterLink(config, queue_bytes=_QUEUE_BYTES)
+
+
+class SummarySink:
+    """Both viewers' files: scalars in both, texts and an HParams session in TensorBoard's, lineage in MindSpore's.
+
+    Args:
+        link: The way to the process that writes them.
+        tags: What the run is about.
+        owns_link: Whether the monitor began it, and ends it.
+    """
+
+    def __init__(self, link: WriterLink, tags: Mapping[str, str | int | float | bool], *, owns_link: bool) -> None:
+        self._link = link
+        self._tags = tags
+        self._owns_link = owns_link
+
+    def open(self) -> None:
+        """Writes what the run is about."""
+        now = time.time()
+        if self._owns_link:
+            self._link.put("begin")
+        if not self._tags:
+            return
+        plain = {
+            name: float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+            for name, value in self._tags.items()
+        }
+        session = Session(hparams=plain, start_time=now)
+        self._link.put("board", hparams.encode_session_start(session), "")
+        for payload in lineage.write_lineage(now, session, is_lineage=False):
+            for key, begin, end in wire.fields(payload, 0, len(payload)):
+                if key == 0x52:
+                    self._link.put("whole", "custom_lineage_data", now, payload[begin:end])
+                elif key == 0x3A and self._owns_link:  # MindInsight lists no lineage without one of a training or this
+                    self._link.put("whole", "eval_lineage", now, payload[begin:end])
+        rows = "".join(f"\n| {_cell(name)} | {_cell(value)} |" for name, value in self._tags.items())
+        self._link.put("note", 0, now, f"{TAG_PREFIX}tags", f"| tag | value |\n|---|---|{rows}")
+
+    def write_sample(self, sample: Sample) -> None:
+        """Takes a sample."""
+        items = [{"tag": TAG_PREFIX + name, "value": np.asarray(value)} for name, value in sample.values.items()]
+        if items:
+            self._link.put_values(sample.step, sample.wall_time, {"scalar": items})
+
+    def write_note(self, note: Note) -> None:
+        """Takes a note. Each kind has its tag: TensorBoard's fast loader shows one text for each tag and step."""
+        if note.kind == "alert":  # a marker beside the curves: how many alarms there were until here
+            marker = {
+                "tag": f"{TAG_PREFIX}alarms/{note.fields['rule']}",
+                "value": np.asarray(float(note.fields["count"])),
+            }
+            self._link.put_values(note.step, note.wall_time, {"scalar": [marker]})
+        text = note.text.replace("\n", "  \n")  # two spaces: a line break in markdown
+        self._link.put("note", note.step, note.wall_time, f"{TAG_PREFIX}{note.kind}", text)
+
+    def flush(self) -> None:
+        """Does nothing: the writer process keeps its own time."""
+
+    def close(self) -> None:
+        """Waits for the writer process, if it is the monitor's own."""
+        if self._owns_link:
+            self._link.close(_CLOSE_SECS)
+
+
+def _cell(value: object) -> str:
+    return str(value).replace("|", "\\|").replace("\n", " ")

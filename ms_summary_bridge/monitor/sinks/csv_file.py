@@ -1,0 +1,87 @@
+"""metrics.csv beside the journal: one row for each sample, for tables and spreadsheets."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import os
+from collections.abc import Callable
+from typing import Any, Final
+
+from ms_summary_bridge.errors import LogdirError
+from ms_summary_bridge.monitor.model.sample import Sample
+from ms_summary_bridge.monitor.sinks.journal import read_journal, sample_line
+from ms_summary_bridge.monitor.sinks.line_file import LineFile
+
+__all__ = ["CSV", "CsvFile"]
+
+CSV: Final = "metrics.csv"
+_FIXED: Final = ("step", "epoch", "wall_time", "interval_steps")
+
+
+class CsvFile:
+    """Writes one row for each sample. A number that is not finite is written as nan, inf or -inf.
+
+    The columns are those of the samples so far. A value under a new name makes the file new, from the journal.
+
+    Args:
+        directory: Where the journal is, which is flushed before each row.
+        rank: Global rank.
+        warn: Called with (kind, message).
+    """
+
+    def __init__(self, directory: str, rank: int, warn: Callable[[str, str], None]) -> None:
+        self._directory = directory
+        self._rank = rank
+        self._warn = warn
+        self._columns: list[str] = []
+        self._file: LineFile | None = None
+
+    def write_sample(self, sample: Sample) -> None:
+        """Takes a sample; the journal's file must hold it already if the columns are new."""
+        line = sample_line(sample, self._rank)
+        if self._file is None or not line["values"].keys() <= set(self._columns):
+            self._renew()
+        elif self._file is not None:
+            self._file.append(_row(self._columns, line))
+
+    def _renew(self) -> None:
+        path = os.path.join(self._directory, CSV)
+        if self._file is not None:
+            self._file.close()
+        try:
+            lines = [line for line in read_journal(self._directory) if line.get("kind") == "sample"]
+            self._columns = list(dict.fromkeys(name for line in lines for name in line["values"]))
+            rows = [_join([*_FIXED, *self._columns]), *(_row(self._columns, line) for line in lines)]
+            temporary = f"{path}.new"
+            with open(temporary, "wb") as file:
+                file.write(b"".join(row + b"\n" for row in rows))
+            os.replace(temporary, path)
+        except (OSError, LogdirError) as error:
+            self._warn("csv", f"{path} cannot be written: {error}")
+            with contextlib.suppress(OSError):
+                os.unlink(f"{path}.new")
+            self._file = None
+            return
+        self._file = LineFile(path, self._warn)
+
+    def flush(self) -> bool:
+        """Hands all to the operating system; returns whether that was possible."""
+        return self._file is None or self._file.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._file is not None:
+            self._file.close()
+
+
+def _row(columns: list[str], line: dict[str, Any]) -> bytes:
+    values = {**line["values"], **line.get("nonfinite", {})}
+    return _join([line.get(name) for name in _FIXED] + [values.get(name) for name in columns])
+
+
+def _join(cells: list[Any]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(["" if cell is None else cell for cell in cells])
+    return text.getvalue().encode()

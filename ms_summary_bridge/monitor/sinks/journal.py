@@ -1,0 +1,152 @@
+"""The journal: one line of strict JSON for each sample and each thing that happened.
+
+Lines have a `kind`: `header` (at the start of each session and each file), `sample`, `warning`, `milestone`, `healed`,
+`end`. A number that JSON cannot hold is null, and `nonfinite` says which it was. The files of one journal are
+`metrics.1.jsonl`, `metrics.2.jsonl`, ... and, newest, `metrics.jsonl`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from ms_summary_bridge.errors import LogdirError
+from ms_summary_bridge.monitor.model.sample import Note, Sample, strict_numbers
+from ms_summary_bridge.monitor.sinks.line_file import LineFile
+
+__all__ = ["JOURNAL", "Journal", "journal_files", "read_journal", "sample_line"]
+
+JOURNAL: Final = "metrics.jsonl"
+
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+def sample_line(sample: Sample, rank: int) -> dict[str, Any]:
+    """Returns a sample as a line of the journal."""
+    values, nonfinite = strict_numbers(sample.values)
+    line: dict[str, Any] = {
+        "kind": "sample",
+        "step": sample.step,
+        "epoch": sample.epoch,
+        "wall_time": sample.wall_time,
+        "monotonic": sample.monotonic,
+        "rank": rank,
+        "interval_steps": sample.interval_steps,
+        "is_first": sample.is_first,
+        "values": values,
+        "min": strict_numbers(sample.low)[0],
+        "mean": strict_numbers(sample.mean)[0],
+        "max": strict_numbers(sample.high)[0],
+    }
+    if nonfinite:
+        line["nonfinite"] = nonfinite
+    if sample.nonfinite_steps:
+        line["nonfinite_steps"] = sample.nonfinite_steps
+    return line
+
+
+class Journal:
+    """Writes the journal of one rank.
+
+    Args:
+        directory: Where it goes.
+        rank: Global rank.
+        header: What the header says beside its kind, format and time.
+        warn: Called with (kind, message).
+        max_bytes: Size at which it goes on in a new file.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        rank: int,
+        header: dict[str, Any],
+        warn: Callable[[str, str], None],
+        *,
+        max_bytes: int | None = None,
+    ) -> None:
+        self._rank = rank
+        self._header = header
+        self._warn = warn
+        self.file = LineFile(os.path.join(directory, JOURNAL), warn, head=self._head, max_bytes=max_bytes)
+
+    def _head(self) -> bytes:
+        return _ENCODER.encode({"kind": "header", "format": 1, "wall_time": time.time(), **self._header})
+
+    def open(self) -> None:
+        """Opens the file, and heals it if the last session of the run crashed."""
+        if self.file.open() and self.file.healed is not None:
+            count, path = self.file.healed, self.file.path
+            self._warn("healed", f"{path}: the last line was torn by a crash: {count} bytes were cut off")
+            self.write({"kind": "healed", "bytes": count, "wall_time": time.time(), "rank": self._rank})
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Takes any line."""
+        self.file.append(_ENCODER.encode(line))
+
+    def write_sample(self, sample: Sample) -> None:
+        """Takes a sample."""
+        self.write(sample_line(sample, self._rank))
+
+    def write_note(self, note: Note) -> None:
+        """Takes a note."""
+        numbers = {name: value for name, value in note.fields.items() if isinstance(value, float)}
+        strict, nonfinite = strict_numbers(numbers)
+        line = {
+            "kind": note.kind,
+            "step": note.step,
+            "wall_time": note.wall_time,
+            "rank": self._rank,
+            "text": note.text,
+        }
+        self.write({**line, **note.fields, **strict, **({"nonfinite": nonfinite} if nonfinite else {})})
+
+    def flush(self) -> bool:
+        """Hands all to the operating system; returns whether that was possible."""
+        return self.file.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self.file.close()
+
+
+def journal_files(path: str | os.PathLike[str]) -> list[str]:
+    """Returns the files of one journal, oldest first: of a directory that holds one, or of one of its files."""
+    path = os.fspath(path)
+    directory, newest = (path, JOURNAL) if os.path.isdir(path) else os.path.split(path)
+    root, ending = os.path.splitext(newest)
+    pattern = re.compile(rf"{re.escape(root)}\.(\d+){re.escape(ending)}")
+    try:
+        names = os.listdir(directory or ".")
+    except OSError as error:
+        raise LogdirError(f"{directory}: cannot be read: {error.strerror}") from error
+    older = sorted((int(match[1]), name) for name in names if (match := pattern.fullmatch(name)))
+    found = [name for _, name in older] + ([newest] if newest in names else [])
+    if not found:
+        raise LogdirError(f"{path}: there is no journal")
+    return [os.path.join(directory, name) for name in found]
+
+
+def read_journal(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+    """Yields the lines of a journal; lines that are torn or not JSON are left out.
+
+    Raises:
+        LogdirError: There is no journal, or it cannot be read.
+    """
+    for name in journal_files(path):
+        try:
+            with open(name, "rb") as file:
+                for raw in file:
+                    try:
+                        line = msgspec.json.decode(raw)
+                    except (msgspec.DecodeError, UnicodeDecodeError):
+                        continue
+                    if isinstance(line, dict):
+                        yield line
+        except OSError as error:
+            raise LogdirError(f"{name}: cannot be read: {error.strerror}") from error

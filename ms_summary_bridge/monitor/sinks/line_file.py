@@ -1,0 +1,183 @@
+"""A growing text file that nothing on the disk's side can make fail.
+
+What a full disk or a vanished directory keeps from being written waits, up to a bound, and is tried again; beyond it,
+it is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["LineFile"]
+
+_MAX_WAITING_BYTES: Final = 8 << 20
+_BLOCK: Final = 1 << 16
+
+
+class LineFile:
+    """Appends lines to a file. Only `flush` touches the disk, and it never raises.
+
+    Args:
+        path: The file. Its directory is made with it.
+        warn: Called with (kind, message); the caller passes on the first of each kind.
+        head: Gives the line that each new file begins with.
+        max_bytes: Size beyond which the file is put aside under the next number, and a new one begun; None for never.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        warn: Callable[[str, str], None],
+        *,
+        head: Callable[[], bytes] | None = None,
+        max_bytes: int | None = None,
+    ) -> None:
+        self.path = path
+        self._warn = warn
+        self._head = head
+        self._max_bytes = max_bytes
+        self._descriptor = -1
+        self._size = 0
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+        self.dropped = 0
+        """Lines that could not be written."""
+        self.healed: int | None = None
+        """Bytes of a torn last line that a crash had left and that were cut off; None when there was none."""
+
+    def append(self, line: bytes) -> None:
+        """Takes one line, without its end."""
+        if self._waiting_bytes > _MAX_WAITING_BYTES:
+            self.dropped += 1
+            self._warn("full", f"{self.path}: more waits to be written than can be kept: lines are left out")
+            return
+        self._waiting.append(line + b"\n")
+        self._waiting_bytes += len(line) + 1
+
+    def open(self) -> bool:
+        """Opens the file if it is not open; returns whether it is."""
+        if self._descriptor >= 0:
+            return True
+        try:
+            descriptor = self._open_locked()
+            self._descriptor = descriptor
+            self._heal()
+            self._size = os.fstat(descriptor).st_size
+        except OSError as error:
+            self._warn("open", f"{self.path} cannot be opened: {error.strerror}; it is tried again")
+            self._close()
+            return False
+        if self._head is not None:
+            head = self._head() + b"\n"
+            self._waiting.insert(0, head)
+            self._waiting_bytes += len(head)
+        return True
+
+    def _open_locked(self) -> int:
+        """Opens the file for this process alone: two that append, and heal, would cut each other's lines."""
+        os.makedirs(os.path.dirname(self.path), exist_ok=True)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(self.path, flags, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            root, ending = os.path.splitext(self.path)
+            other = f"{root}-{os.getpid()}{ending}"
+            self._warn("locked", f"another process writes {self.path}; this one writes {other}")
+            self.path = other
+            return os.open(other, flags, 0o644)
+        except OSError:
+            pass  # a file system without locks
+        return descriptor
+
+    def _heal(self) -> None:
+        """Cuts off a last line that a crash has torn; a whole one that lacks its end gets it."""
+        size = os.fstat(self._descriptor).st_size
+        tail = b""
+        place = size
+        while place > 0 and b"\n" not in tail:
+            length = min(_BLOCK, place)
+            place -= length
+            tail = os.pread(self._descriptor, length, place) + tail
+        torn = tail.rpartition(b"\n")[2]
+        if not torn:
+            return
+        try:
+            json.loads(torn)
+        except ValueError:
+            os.ftruncate(self._descriptor, size - len(torn))
+            self.healed = len(torn)
+        else:
+            os.write(self._descriptor, b"\n")
+
+    def flush(self) -> bool:
+        """Hands all lines to the operating system; returns whether that was possible."""
+        if not self._waiting and self._descriptor < 0:
+            return True
+        if self._descriptor >= 0 and not self._is_there():
+            self._warn("gone", f"{self.path} was removed while it was written; a new file is begun")
+            self._close()
+        if not self.open():
+            return False
+        while self._waiting:
+            if self._max_bytes is not None and self._size > self._max_bytes and not self._rotate():
+                return False
+            # Whole lines in one call, so that a reader and a crash meet torn ones as seldom as can be.
+            limit = _BLOCK if self._max_bytes is None else min(_BLOCK, max(1, self._max_bytes - self._size))
+            count, length = 0, 0
+            for line in self._waiting:
+                if count and length + len(line) > limit:
+                    break
+                count, length = count + 1, length + len(line)
+            chunk = b"".join(self._waiting[:count])
+            try:
+                written = os.write(self._descriptor, chunk)
+            except OSError as error:
+                self._warn("write", f"{self.path} cannot be written: {error.strerror}; it is tried again")
+                return False
+            self._size += written
+            self._waiting_bytes -= written
+            self._waiting[:count] = [chunk[written:]] if written < len(chunk) else []
+        return True
+
+    def _is_there(self) -> bool:
+        try:
+            there, ours = os.stat(self.path), os.fstat(self._descriptor)
+        except OSError:
+            return False
+        return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
+
+    def _rotate(self) -> bool:
+        root, ending = os.path.splitext(self.path)
+        number = 1
+        while os.path.exists(f"{root}.{number}{ending}"):
+            number += 1
+        try:
+            os.rename(self.path, f"{root}.{number}{ending}")
+        except OSError as error:
+            self._warn("rotate", f"{self.path} cannot be put aside: {error.strerror}; it grows on")
+            self._max_bytes = None
+            return True
+        self._close()
+        return self.open()
+
+    def _close(self) -> None:
+        if self._descriptor >= 0:
+            with contextlib.suppress(OSError):
+                os.close(self._descriptor)
+            self._descriptor = -1
+
+    def close(self) -> None:
+        """Writes what can be written, and closes; may be called again."""
+        if not self.flush():
+            self.dropped += len(self._waiting)
+            self._waiting, self._waiting_bytes = [], 0
+        if self.dropped:
+            self._warn("missing", f"{self.path} lacks {self.dropped} lines that could not be written")
+        self._close()

@@ -1,0 +1,101 @@
+"""What is said at the end of a training: the best loss, the warnings, where the time went, where the files are."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+from ms_summary_bridge.monitor.model.config import MonitorConfig
+from ms_summary_bridge.monitor.model.facts import StepFacts
+from ms_summary_bridge.monitor.sinks.console import duration
+from ms_summary_bridge.monitor.sinks.journal import JOURNAL
+from ms_summary_bridge.monitor.sinks.run_record import rank_directory
+from ms_summary_bridge.monitor.steps.breakdown import describe
+
+__all__ = ["EndSummary"]
+
+
+class EndSummary:
+    """Remembers what the end will tell.
+
+    Args:
+        began: When the training began, in monotonic seconds.
+    """
+
+    def __init__(self, *, began: float) -> None:
+        self._began = began
+        self._best: tuple[float, int] | None = None
+        self._overflows = 0
+        self._has_steps = False
+
+    def add(self, facts: StepFacts) -> None:
+        """Takes a step. The loss of one that overflowed counts as little as one that is not finite."""
+        self._has_steps = True
+        if facts.overflow:
+            self._overflows += 1
+        elif facts.loss is not None and math.isfinite(facts.loss) and (not self._best or facts.loss < self._best[0]):
+            self._best = (facts.loss, facts.step)
+
+    def describe(
+        self,
+        config: MonitorConfig,
+        reason: str,
+        *,
+        step: int,
+        now: float,
+        warnings: dict[str, int],
+        alarms: dict[str, int],
+        dropped: int,
+        breakdown: dict[str, float],
+        rank: int,
+        run_directory: str | None,
+        viewed: str,
+    ) -> tuple[str, dict[str, Any]]:
+        """Returns the summary for people, and for programs.
+
+        Args:
+            config: The configuration.
+            reason: Why the training ended before its time, or nothing.
+            step: Its last step.
+            now: Monotonic seconds.
+            warnings: How many there were, by value.
+            alarms: How many there were, by rule.
+            dropped: Items that were left out.
+            breakdown: Seconds of each part.
+            rank: Global rank.
+            run_directory: Where the run's files are; None when that was never decided.
+            viewed: What the viewers open.
+        """
+        verdict = describe(breakdown) if self._has_steps else "no step has ended"
+        how = f"ended by {reason}" if reason else "ended"
+        lines = [f"training {how} at step {step} after {duration(now - self._began)}"]
+        if self._best is not None:
+            lines.append(f"best loss: {self._best[0]:.6g} at step {self._best[1]}")
+        listed = ", ".join(f"{name} {count}" for name, count in warnings.items())
+        lines.append(f"warnings: {sum(warnings.values())}" + (f" ({listed})" if listed else ""))
+        if alarms:
+            raised = ", ".join(f"{name} {count}" for name, count in alarms.items())
+            lines.append(f"alarms: {sum(alarms.values())} ({raised})")
+        if self._overflows:
+            lines.append(f"steps skipped for overflow: {self._overflows}")
+        if dropped:
+            lines.append(f"left out because it came too fast: {dropped}")
+        lines.append(f"time: {verdict}")
+        if run_directory is not None:
+            lines.append(f"journal: {os.path.join(rank_directory(run_directory, rank), JOURNAL)}")
+            if "tensorboard" in config.backends:
+                lines.append(f"TensorBoard: tensorboard --logdir {viewed}")
+            if "mindinsight" in config.backends:
+                lines.append(f"MindInsight: mindinsight start --summary-base-dir {viewed}")
+        fields = {
+            "reason": reason,
+            "best": None if self._best is None else {"loss": self._best[0], "step": self._best[1]},
+            "warnings": dict(warnings),
+            "alarms": dict(alarms),
+            "overflows": self._overflows,
+            "dropped": dropped,
+            "breakdown": dict(breakdown),
+            "verdict": verdict,
+        }
+        return "\n".join(lines), fields

@@ -1,0 +1,55 @@
+"""What stands beside the monitor in a training: its network, a SummaryBridge, a LossMonitor.
+
+Imports mindspore.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import mindspore
+from mindspore.train.callback import LossMonitor
+
+from ms_summary_bridge.monitor.model.config import MonitorConfig
+from ms_summary_bridge.monitor.steps.training_parameters import TrainingParameters
+from ms_summary_bridge.training.faults import Faults
+
+__all__ = ["find_link", "meet_loss_monitors", "save_checkpoint", "trainable_parameters"]
+
+
+def trainable_parameters(parameters: TrainingParameters) -> list[Any]:
+    """Returns what the network learns; nothing where there is no network."""
+    network = parameters.get("network") or parameters.get("train_network")
+    return list(network.trainable_params()) if hasattr(network, "trainable_params") else []
+
+
+def save_checkpoint(parameters: TrainingParameters, path: str) -> None:
+    """Saves the network that is trained, its optimizer with it."""
+    mindspore.save_checkpoint(parameters.get("train_network") or parameters.get("network"), path)
+
+
+def find_link(callbacks: Iterable[Any]) -> tuple[Any, str]:
+    """Returns the link and the directory of a SummaryBridge among the callbacks; (None, "") without one."""
+    from ms_summary_bridge.callback.bridge import SummaryBridge
+
+    for callback in callbacks:
+        if isinstance(callback, SummaryBridge):
+            link = callback._link()
+            if link is not None:
+                return link, callback._open_session().config.tensorboard_dir
+    return None, ""
+
+
+def meet_loss_monitors(callbacks: Iterable[Any], config: MonitorConfig, faults: Faults) -> None:
+    """Silences MindSpore's LossMonitor if the configuration says so; else gives one hint that it can be."""
+    for callback in callbacks:
+        if not isinstance(callback, LossMonitor):
+            continue
+        if config.quiet_loss_monitor:
+            callback._per_print_times = 0  # it goes on checking the loss, and says nothing more
+        else:
+            faults.warn(
+                "loss monitor",
+                "LossMonitor prints the loss as well; `quiet_loss_monitor: true` in monitor_config silences it",
+            )

@@ -1,0 +1,1 @@
+"""The process beside a training that sees when it hangs."""

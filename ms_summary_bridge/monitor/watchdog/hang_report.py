@@ -1,0 +1,209 @@
+"""What is said about a training that hangs: on its console, in a report for people and in a file for programs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import threading
+import time
+from typing import Any, Final
+
+import msgspec
+
+from ms_summary_bridge.monitor.model.alert import Alert
+from ms_summary_bridge.monitor.model.phases import KINDS
+from ms_summary_bridge.monitor.watchdog.hang_limits import Hang, Recovery
+from ms_summary_bridge.monitor.watchdog.process_state import ProcessState
+from ms_summary_bridge.monitor.watchdog.stacks import stack_of
+
+__all__ = [
+    "HANG_LOG",
+    "Console",
+    "Findings",
+    "HangFiles",
+    "describe_hang",
+    "describe_recovery",
+    "is_regular",
+    "report_text",
+]
+
+HANG_LOG: Final = "hang.jsonl"
+
+_DOING: Final = {**KINDS, "start": "beginning", "end": "ending"}
+_ADVICE: Final = {
+    "start": "look at the stacks: what comes before the first step does not return",
+    "data": "the data set gives nothing: look at the data workers, their stacks and the storage below them",
+    "compute": "the step does not return: compare the reports of all ranks, since one that is missing in a "
+    "collective stops the others; then the device's log",
+    "compile": "the first step does not return: look for the compiler at work (processor time), then at the other "
+    "ranks, which all must come so far",
+    "callbacks": "a callback does not return: the stack names it",
+    "checkpoint": "the checkpoint is not written: look at the storage, whether it is full, slow or gone",
+    "evaluation": "the evaluation does not return: look at its data set and the stack",
+    "other": "what lies between two epochs does not return: the stack names it",
+}
+_WRITE_SECS: Final = 5.0
+_CONSOLE_SECS: Final = 1.0
+
+
+class Findings(msgspec.Struct, kw_only=True):
+    """What was found at a process that hangs.
+
+    Attributes:
+        process: The process itself.
+        thread: The thread that trains.
+        children: Those it began.
+        stacks: Of all Python threads, by pid.
+        cpu_share: Processors it has used since its last sign of life.
+    """
+
+    process: ProcessState | None
+    thread: ProcessState | None
+    children: list[ProcessState]
+    stacks: dict[int, str]
+    cpu_share: float
+
+
+def describe_hang(hang: Hang, rank: int, pid: int) -> Alert:
+    """Returns the alarm of a hang."""
+    beat = hang.beat
+    doing = _DOING[beat.phase]
+    return Alert(
+        rule="hang",
+        value=round(hang.age, 3),
+        bound=round(hang.limit, 3),
+        step=beat.step,
+        epoch=beat.epoch,
+        rank=rank,
+        wall_time=time.time(),
+        severity="critical",
+        message=f"no sign of life for {hang.age:.0f} s, {doing} (limit {hang.limit:.0f} s)",
+        advice=_ADVICE.get(beat.phase, _ADVICE["start"]),
+        fields={"phase": beat.phase, "pid": pid},
+    )
+
+
+def describe_recovery(recovery: Recovery, rank: int, pid: int) -> Alert:
+    """Returns that a hang is over."""
+    beat = recovery.beat
+    return Alert(
+        rule="hang",
+        value=round(recovery.secs, 3),
+        step=beat.step,
+        epoch=beat.epoch,
+        rank=rank,
+        wall_time=time.time(),
+        severity="info",
+        message=f"the training went on after {recovery.secs:.0f} s",
+        fields={"phase": beat.phase, "pid": pid},
+    )
+
+
+def report_text(alert: Alert, findings: Findings, training_thread: int, *, is_whole: bool) -> str:
+    """Returns a report for people.
+
+    Args:
+        alert: The alarm.
+        findings: What was found.
+        training_thread: `threading.get_ident()` of the thread that trains.
+        is_whole: Whether all stacks are in it, or that of the training thread alone.
+    """
+    lines = [alert.headline(), f"  {alert.advice}"]
+    if findings.process is not None:
+        used = f", {findings.cpu_share:.0%} of a processor since then".replace("%", " %")
+        lines.append(f"  process {findings.process.describe()}{used}")
+    if findings.thread is not None:
+        lines.append(f"  training thread {findings.thread.describe()}")
+    lines += [f"  child {child.describe()}" for child in findings.children]
+    if not findings.stacks:
+        lines.append("  no stacks: the process did not answer")
+    for pid, text in findings.stacks.items():
+        trains = stack_of(text, training_thread) if pid == alert.fields["pid"] else ""
+        if trains:
+            lines += ["  stack of the training thread, most recent call first:", *trains.splitlines()]
+        if is_whole or not trains:
+            lines += ["", f"  stacks of process {pid}:", *(f"  {line}" for line in text.splitlines())]
+    return "\n".join(lines) + "\n"
+
+
+class Console:
+    """The training's standard error, without keeping it open where somebody waits for its end.
+
+    Args:
+        pid: The training.
+        descriptor: Inherited from it if that is a regular file, so that both write where the other has stopped; -1
+            where it is none. A pipe or a terminal is opened for each message.
+    """
+
+    def __init__(self, pid: int, descriptor: int) -> None:
+        self._pid = pid
+        self._descriptor = descriptor
+
+    def write(self, text: str) -> None:
+        """Writes a text; what cannot be written at once, because nobody reads, is left out."""
+        data = f"\n[ms_summary_bridge] {text}".encode()
+        with contextlib.suppress(OSError):
+            if self._descriptor >= 0:
+                os.write(self._descriptor, data)
+                return
+            flags = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY
+            descriptor = os.open(f"/proc/{self._pid}/fd/2", flags)
+            try:
+                self._write_all(descriptor, data)
+            finally:
+                os.close(descriptor)
+
+    def _write_all(self, descriptor: int, data: bytes) -> None:
+        deadline = time.monotonic() + _CONSOLE_SECS
+        while data and time.monotonic() < deadline:
+            try:
+                data = data[os.write(descriptor, data) :]
+            except BlockingIOError:
+                time.sleep(0.05)
+
+
+def is_regular(descriptor: int) -> bool:
+    """Whether a descriptor is that of a regular file."""
+    with contextlib.suppress(OSError):
+        return stat.S_ISREG(os.fstat(descriptor).st_mode)
+    return False
+
+
+class HangFiles:
+    """`hang.jsonl` and a report for each hang, in the directory of one rank.
+
+    The journal has one writer, the training, and it may go on at any moment; so the watchdog has a file of its own.
+    Storage that hangs may be why the training does: the files are written by a thread that is not waited for long.
+
+    Args:
+        directory: The rank's.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+
+    def report_path(self, alert: Alert) -> str:
+        """Returns where the report of a hang goes. The time makes it a new file: to ask for one could block."""
+        moment = time.strftime("%Y%m%d-%H%M%S", time.localtime(alert.wall_time))
+        return os.path.join(self._directory, f"hang-{moment}-step-{alert.step}.txt")
+
+    def write(self, line: dict[str, Any], report: str = "", path: str = "") -> None:
+        """Adds a line, and writes a report beside it."""
+        thread = threading.Thread(target=self._write, args=(line, report, path), daemon=True)
+        thread.start()
+        thread.join(_WRITE_SECS)
+
+    def _write(self, line: dict[str, Any], report: str, path: str) -> None:
+        with contextlib.suppress(OSError):
+            os.makedirs(self._directory, exist_ok=True)
+            if path:
+                with open(path, "w", encoding="utf-8", errors="replace") as file:
+                    file.write(report)
+            data = msgspec.json.encode(line) + b"\n"
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+            descriptor = os.open(os.path.join(self._directory, HANG_LOG), flags, 0o644)
+            try:
+                os.write(descriptor, data)
+            finally:
+                os.close(descriptor)

@@ -1,0 +1,123 @@
+"""The heartbeat of a training: where it stands and since when, in memory that a process beside it reads.
+
+Linux only (memfd); `Heartbeat` raises OSError elsewhere.
+
+One beat is one number at its place: no system call, no disk that could fail or hang, and nothing to be left behind.
+Each place holds 8 bytes that are copied at once, so nobody reads half a number. What belongs together is not written
+together: a look at a moment of change may find the step before, and the next look corrects it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from typing import Final
+
+import msgspec
+
+from ms_summary_bridge.monitor.model.phases import KINDS
+
+__all__ = [
+    "CALLS",
+    "END",
+    "EPOCH",
+    "PHASES",
+    "START",
+    "STEP",
+    "Beat",
+    "Heartbeat",
+    "HeartbeatReader",
+    "number_of",
+]
+
+START: Final = "start"
+END: Final = "end"
+PHASES: Final = (START, *KINDS, END)
+"""What a training can be doing."""
+
+_NUMBERS: Final = {phase: number for number, phase in enumerate(PHASES)}
+# At the place of each phase: when it last began, in monotonic seconds. The training is in the one that began last.
+CALLS: Final = len(PHASES)
+STEP: Final = CALLS + 1
+EPOCH: Final = CALLS + 2  # 0 for none
+_COUNT: Final = CALLS + 3
+
+
+def number_of(phase: str) -> int:
+    """Returns the number of a phase, which `Heartbeat.turn` takes."""
+    return _NUMBERS[phase]
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """One sign of life.
+
+    Attributes:
+        calls: How many calls of the training network have ended: steps, or sinks of many.
+        step: The last step that has ended.
+        epoch: Of that step, from 1; None where nobody says it.
+        phase: What began at that moment, one of `PHASES`.
+        monotonic: Seconds of the clock that is never set, when it began.
+    """
+
+    calls: int
+    step: int
+    epoch: int | None
+    phase: str
+    monotonic: float
+
+
+class Heartbeat:
+    """The training's end.
+
+    Args:
+        step: Step from which the training counts.
+        is_shared: Whether another process reads it; without it nothing can fail, and nobody needs to ask whether there
+            is a watchdog.
+    """
+
+    def __init__(self, step: int = 0, *, is_shared: bool = True) -> None:
+        self.places: list[float] | memoryview[float] = [0.0] * _COUNT
+        """Numbers by their place: `CALLS`, `STEP`, `EPOCH`, and for each phase when it last began."""
+        self.descriptor = -1
+        if is_shared:
+            self.descriptor = os.memfd_create("ms_summary_bridge heartbeat")
+            os.ftruncate(self.descriptor, 8 * _COUNT)
+            self.places = memoryview(mmap.mmap(self.descriptor, 8 * _COUNT)).cast("d")
+        self.places[STEP] = step
+        self.phase = 0
+        """Number of what the training is doing. Who writes a place of a phase says so here, for those that return."""
+        self.beat(START)
+
+    def turn(self, phase: int, now: float) -> int:
+        """Another phase begins at `now`, in monotonic seconds; returns the number of the one before."""
+        self.places[phase] = now
+        before, self.phase = self.phase, phase
+        return before
+
+    def beat(self, phase: str) -> None:
+        """Another phase begins."""
+        self.turn(_NUMBERS[phase], time.monotonic())
+
+    def close(self) -> None:
+        """Nobody reads it any more. The memory stays as long as this object: who is on the way out may beat yet."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+class HeartbeatReader:
+    """The other end.
+
+    Args:
+        descriptor: That of the heartbeat, inherited.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._places = memoryview(mmap.mmap(descriptor, 8 * _COUNT, prot=mmap.PROT_READ)).cast("d")
+
+    def read(self) -> Beat:
+        """Returns the last beat."""
+        *since, calls, step, epoch = self._places.tolist()
+        phase = max(range(CALLS), key=since.__getitem__)
+        return Beat(int(calls), int(step), int(epoch) or None, PHASES[phase], since[phase])

@@ -1,0 +1,143 @@
+"""The stacks of all Python threads of a process that may do nothing any more, taken from outside.
+
+Linux only (memfd); `offer_stacks` raises OSError elsewhere.
+
+A signal runs faulthandler's handler, in C: it takes no lock and no GIL, and it works while a C call holds the GIL for
+ever. What it writes goes to memory shared with the one who asked, so that no disk can hold it up. Python registers it
+with SA_RESTART, so that most system calls it interrupts go on by themselves.
+
+Source: Python's Modules/faulthandler.c (`faulthandler_register`, `faulthandler_user`), measured on 3.11: at most 100
+threads and 100 frames of each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import re
+import signal
+import time
+from typing import Final
+
+import msgspec
+
+from ms_summary_bridge.monitor.watchdog.process_state import (
+    ProcessState,
+    catches,
+    find_threads,
+    is_free,
+    is_same_program,
+)
+
+__all__ = ["Offer", "StackReader", "offer_stacks", "stack_of"]
+
+_SHARED_SECS: Final = 2.0  # how long one process may take to answer
+_QUIET_SECS: Final = 0.25  # nothing more has come for so long: that was all
+_POLL_SECS: Final = 0.02
+_MAX_CHILDREN: Final = 16
+_SETTLED_SECS: Final = 1.0  # a younger child may be about to become another program
+_HEADER: Final = re.compile(r"(?:Current thread|Thread) 0x([0-9a-f]+)\b.*")
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """How to ask a process for its stacks.
+
+    Attributes:
+        pid: The process; forks of it answer as well.
+        signum: What to send.
+        descriptor: Where the answer comes.
+    """
+
+    pid: int
+    signum: int
+    descriptor: int
+
+
+_offered: list[Offer] = []
+
+
+def offer_stacks() -> Offer | None:
+    """Makes this process answer; returns None if every signal that could be used is used by somebody else.
+
+    The handler stays until the end of the process: without it a signal that is on its way would kill.
+    """
+    if _offered and _offered[-1].pid == os.getpid():
+        return _offered[-1]
+    # The signals without a meaning of their own, from the middle: libraries that use one take the first or the last.
+    middle = (signal.SIGRTMIN + signal.SIGRTMAX) // 2
+    inherited = [offer.signum for offer in _offered]  # from before a fork
+    for signum in (*inherited, *range(middle, signal.SIGRTMAX - 1)):
+        if signum in inherited or is_free(signum):
+            offer = Offer(os.getpid(), signum, os.memfd_create("ms_summary_bridge stacks"))
+            faulthandler.register(signum, file=offer.descriptor, all_threads=True)
+            _offered.append(offer)
+            return offer
+    return None
+
+
+class StackReader:
+    """Asks for stacks.
+
+    Args:
+        offer: Of the process; its descriptor is inherited.
+    """
+
+    def __init__(self, offer: Offer) -> None:
+        self._offer = offer
+
+    def read(self, children: list[ProcessState]) -> dict[int, str]:
+        """Returns the stacks of the process and of those of its children that are forks of it, by pid.
+
+        One that does not answer is left out.
+        """
+        pid, signum, descriptor = self._offer.pid, self._offer.signum, self._offer.descriptor
+        answers = {}
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.lseek(descriptor, 0, os.SEEK_SET)  # it is the offset of all who write as well
+            answers[pid] = self._ask(pid) or self._ask_thread(pid)
+            forks = [child for child in children if is_same_program(pid, child.pid) and catches(child.pid, signum)]
+            for child in forks[:_MAX_CHILDREN]:
+                if time.clock_gettime(time.CLOCK_BOOTTIME) - child.started / os.sysconf("SC_CLK_TCK") > _SETTLED_SECS:
+                    answers[child.pid] = self._ask(child.pid)
+        return {pid: text for pid, text in answers.items() if text}
+
+    def _ask(self, pid: int, thread: int | None = None) -> str:
+        """Returns what one process answers; empty if it does not, or would not survive the question."""
+        signum, descriptor = self._offer.signum, self._offer.descriptor
+        if not catches(pid, signum):
+            return ""
+        begin = size = os.fstat(descriptor).st_size
+        os.kill(pid if thread is None else thread, signum)
+        asked = changed = time.monotonic()
+        while True:
+            time.sleep(_POLL_SECS)
+            last, size, now = size, os.fstat(descriptor).st_size, time.monotonic()
+            if size != last:
+                changed = now
+            if now - changed > _QUIET_SECS if size > begin else now - asked > _SHARED_SECS:
+                return os.pread(descriptor, size - begin, begin).decode(errors="replace")
+
+    def _ask_thread(self, pid: int) -> str:
+        """Asks a thread other than the main one, which may be in a driver's call that no signal reaches.
+
+        A signal that is sent to a thread's number is for the process, but Linux hands it to that thread first.
+        """
+        for thread in find_threads(pid)[1:]:
+            if thread.state != "D" and catches(pid, self._offer.signum, thread=thread.pid):
+                return self._ask(pid, thread.pid)
+        return ""
+
+
+def stack_of(text: str, thread: int) -> str:
+    """Returns the stack of one thread, by its `threading.get_ident()`, out of all; empty if it is not there."""
+    found: list[str] = []
+    is_in = False
+    for line in text.splitlines():
+        header = _HEADER.fullmatch(line)
+        if header is not None:
+            is_in = int(header[1], 16) == thread
+        elif is_in and line.strip():
+            found.append(line)
+    return "\n".join(found)

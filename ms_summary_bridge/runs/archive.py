@@ -1,0 +1,283 @@
+"""The archive: what a target format cannot hold exactly, kept as its original record beside the output.
+
+An archive is a file of records in the *source's* format, opened by a version event of the source. Neither viewer loads
+it: its name holds neither `tfevents` nor `summary.<digits>`. Lineage records have field numbers of their own and so get
+an archive of their own. Converting back, and `verify`, read it in the output's place.
+
+Before each original stands a version event whose text is its `Place`: which event of the output it replaces, or behind
+which one it belongs when the output has nothing of it. Events are named by their number, and by a checksum so that they
+are found again behind a damaged range.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import msgspec
+from crc32c import crc32c
+
+from ms_summary_bridge.errors import UsageError
+from ms_summary_bridge.events import Decoder, Encoder, Event, FileVersion, SessionLog
+from ms_summary_bridge.files.event_file import EventFileReader
+from ms_summary_bridge.files.record_writer import RecordWriter
+from ms_summary_bridge.files.records import Damage, Incomplete, Padding
+from ms_summary_bridge.formats import mindspore, tensorboard
+
+__all__ = [
+    "LINEAGE",
+    "START",
+    "ArchiveWriter",
+    "Place",
+    "PlaceCounter",
+    "archive_name",
+    "archive_sources",
+    "make_decoder",
+    "make_encoder",
+    "read_archive",
+    "restore",
+]
+
+LINEAGE: Final = "mindspore_lineage"
+"""Name of the format of lineage files: MindSpore's framing, other event fields."""
+
+_PLACE: Final = "ms_summary_bridge.runs.archive "
+_PLACE_TEXT: Final = re.compile(_PLACE + r"(replaces|follows) ([0-9]{1,19}) ([0-9a-f]{8})")
+_SMALLEST_RECORD: Final = 25  # 16 bytes around a payload that has at least a time
+_FAR: Final = 10_000  # originals to look through where nothing says how many events are gone
+_Fault: TypeAlias = Damage | Padding | Incomplete
+_DECODERS: Final = (mindspore.FORMAT, LINEAGE, tensorboard.FORMAT)
+
+
+def archive_name(source: str) -> str:
+    """Returns the file name of the archive for records of one source format."""
+    return f"ms_summary_bridge.{source}.archive"
+
+
+def archive_sources(directory: str) -> list[str]:
+    """Returns the source formats for which `directory` holds an archive."""
+    return [source for source in _DECODERS if os.path.isfile(os.path.join(directory, archive_name(source)))]
+
+
+def make_decoder(source: str) -> Decoder:
+    """Returns a fresh decoder for `mindspore`, `mindspore_lineage` or `tensorboard`."""
+    if source == tensorboard.FORMAT:
+        return tensorboard.TensorBoardDecoder()
+    if source in _DECODERS:
+        return mindspore.MindSporeDecoder(is_lineage=source == LINEAGE)
+    raise UsageError(f"no such format: {source!r}")
+
+
+def make_encoder(target: str) -> Encoder:
+    """Returns a fresh encoder for the same names as `make_decoder`."""
+    return tensorboard.TensorBoardEncoder() if target == tensorboard.FORMAT else mindspore.MindSporeEncoder()
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where an original stands in the order of the output's events."""
+
+    replaces: bool
+    """It stands for that event; otherwise behind it."""
+    number: int
+    """Of the output's event, counted from 1; 0 for the place before the first one."""
+    mark: int
+    """Checksum of that event's payload."""
+
+    def encode(self) -> str:
+        """Returns the text of the record that stands before the original."""
+        return f"{_PLACE}{'replaces' if self.replaces else 'follows'} {self.number} {self.mark:08x}"
+
+    @classmethod
+    def decode(cls, text: str) -> Place | None:
+        """Reads such a text; None for any other."""
+        match = _PLACE_TEXT.fullmatch(text)
+        return cls(match[1] == "replaces", int(match[2]), int(match[3], 16)) if match else None
+
+
+START: Final = Place(False, 0, 0)
+"""The place before an output's first event."""
+
+
+class PlaceCounter:
+    """Names the events of an output as they are written.
+
+    Args:
+        last: The place of the last event of an earlier session, as `last` was.
+    """
+
+    def __init__(self, last: Place | None = None) -> None:
+        self.last = last or START
+        """The place behind the last event."""
+
+    def advance(self, payload: bytes) -> Place:
+        """Takes note of the next event; returns the place it is replaced at."""
+        self.last = Place(False, self.last.number + 1, crc32c(payload))
+        return Place(True, self.last.number, self.last.mark)
+
+
+class ArchiveWriter:
+    """Writes one archive; the file is made when the first event comes.
+
+    Args:
+        directory: Where the output of the run lies.
+        source: Format of the events.
+        offset: Where an earlier session ended; 0 for a new archive.
+        is_dry: Count, but write nothing.
+    """
+
+    def __init__(self, directory: str, source: str, *, offset: int = 0, is_dry: bool = False) -> None:
+        self.path = os.path.join(directory, archive_name(source))
+        self._encoder = make_encoder(source)
+        self._source = source
+        self._start = offset
+        self._is_dry = is_dry
+        self._writer: RecordWriter | None = None
+
+    @property
+    def offset(self) -> int:
+        """Position after the last record."""
+        return self._writer.offset if self._writer else self._start
+
+    def write(self, event: Event, place: Place) -> None:
+        """Adds one event of the source format at its place; it is encoded back to an equal message.
+
+        Raises:
+            LogdirError: The file cannot be written, or holds something else.
+        """
+        if self._is_dry:
+            return
+        if self._writer is None:
+            resumes = self._start or Path(self.path).exists()
+            self._writer = RecordWriter(self.path, offset=self._start if resumes else None)
+            if not self._start:
+                self._put(Event(event.wall_time, 0, FileVersion(""), "", None))
+        self._put(Event(event.wall_time, 0, FileVersion(place.encode()), event.format))
+        self._put(event)
+
+    def _put(self, event: Event) -> None:
+        payload = self._encoder.encode(event).payload
+        assert payload is not None  # same format: there is a place for everything
+        assert self._writer is not None
+        self._writer.write(payload)
+
+    def flush(self) -> None:
+        """Hands everything written so far to the operating system."""
+        if self._writer is not None:
+            self._writer.flush()
+
+    def close(self) -> None:
+        """Flushes and closes; may be called again."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+def read_archive(path: str, source: str) -> Iterator[tuple[Place, Event] | _Fault]:
+    """Yields the originals of one archive with their places, and what is wrong with the file."""
+    place: Place | None = None
+    for item in EventFileReader(path, make_decoder(source)):
+        if not isinstance(item, Event):
+            yield item
+        elif isinstance(item.content, FileVersion) and (found := Place.decode(item.content.version)) is not None:
+            place = found
+        elif place is not None:
+            yield place, item
+            place = None
+
+
+def restore(
+    output: Iterable[tuple[Event, int] | _Fault], archive: Iterable[tuple[Place, Event] | _Fault]
+) -> Iterator[Event | _Fault]:
+    """Yields the events that an output was made from: its own, with the originals in their places.
+
+    The head of each output file (its version event, and the session mark right behind it) is passed on; it has no
+    place. Where the output is damaged, an original whose event is gone is given out as soon as a later event shows
+    that, or at the end.
+
+    Args:
+        output: Events with the checksums of their payloads.
+        archive: As `read_archive` yields it.
+    """
+    return _Restoration(archive).restore(output)
+
+
+class _Restoration:
+    """Goes through an output and its archive side by side.
+
+    Events of the output are numbered as they were when they were written. After damage the number of the next one is
+    known only as a range, until one is found by its mark.
+    """
+
+    def __init__(self, archive: Iterable[tuple[Place, Event] | _Fault]) -> None:
+        self._archive = iter(archive)
+        self._ahead: deque[tuple[Place, Event]] = deque()
+        self._faults: deque[_Fault] = deque()  # of the archive, met while reading ahead
+        self._number = 0
+        self._lost = 0  # at most so many events before the next one are gone unnumbered
+
+    def restore(self, output: Iterable[tuple[Event, int] | _Fault]) -> Iterator[Event | _Fault]:
+        yield from self._take(lambda place: place == START)
+        is_head = False
+        for item in output:
+            if not isinstance(item, tuple):
+                if isinstance(item, Damage):
+                    self._lost += max(1, (item.end - item.start) // _SMALLEST_RECORD)
+                yield item
+                continue
+            event, mark = item
+            is_version = isinstance(event.content, FileVersion)
+            if is_version or (is_head and isinstance(event.content, SessionLog)):
+                yield event
+            else:
+                yield from self._put(event, mark)
+            is_head = is_version
+        yield from self._take(lambda place: True)
+
+    def _put(self, event: Event, mark: int) -> Iterator[Event | _Fault]:
+        """Yields an event of the output or what it stands for, and the originals that belong before and behind it."""
+        self._number += 1
+        place = self._find(mark)
+        if place is not None:
+            self._number, self._lost = place.number, 0
+        number = self._number
+        yield from self._take(lambda place: place.number < number)  # their events are gone
+        first = self._peek(0)
+        if first is not None and first[0] == Place(True, number, mark):
+            self._ahead.popleft()
+            yield first[1]
+        else:
+            yield event
+        behind = Place(False, number, mark)
+        yield from self._take(lambda place: place == behind)
+
+    def _find(self, mark: int) -> Place | None:
+        """Returns the next place at an event that may be the present one."""
+        first = self._peek(0)
+        if first is not None and first[0].number == self._number and first[0].mark != mark:
+            self._lost = _FAR  # a file is missing, or not what was written
+        index = 0
+        while (entry := self._peek(index)) is not None and entry[0].number <= self._number + self._lost:
+            if entry[0].number >= self._number and entry[0].mark == mark:
+                return entry[0]
+            index += 1
+        return None
+
+    def _peek(self, index: int) -> tuple[Place, Event] | None:
+        while len(self._ahead) <= index:
+            item = next(self._archive, None)
+            if item is None:
+                return None
+            if isinstance(item, tuple):
+                self._ahead.append(item)
+            else:
+                self._faults.append(item)
+        return self._ahead[index]
+
+    def _take(self, is_wanted: Callable[[Place], bool]) -> Iterator[Event | _Fault]:
+        while (first := self._peek(0)) is not None and is_wanted(first[0]):
+            yield self._ahead.popleft()[1]
+        while self._faults:
+            yield self._faults.popleft()

@@ -1,0 +1,113 @@
+"""Inspect: what is in a log, of either format, without converting it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ms_summary_bridge.errors import NoEventsError
+from ms_summary_bridge.runs.logdir import Run, discover
+from ms_summary_bridge.runs.reading import RunReading, read_points
+from ms_summary_bridge.runs.report import DamagedRange, IncompleteTail
+
+__all__ = ["InspectReport", "RunInspection", "TagInspection", "inspect_logdir"]
+
+
+class TagInspection(msgspec.Struct):
+    """One series."""
+
+    kind: str
+    tag: str
+    points: int
+    first_step: int
+    last_step: int
+    first_wall_time: float
+    last_wall_time: float
+
+
+class RunInspection(msgspec.Struct):
+    """One run."""
+
+    run: str
+    directory: str
+    format: str
+    role: str
+    host: str
+    rank: int | None
+    files: list[str]
+    bytes: int
+    records: int
+    versions: list[str]
+    tags: list[TagInspection]
+    """By kind and tag; a whole event (`graph`, `train_lineage`, ...) has an empty tag."""
+    derived: int
+    """Values that this package computed; they are not among the tags."""
+    damaged: list[DamagedRange]
+    incomplete: list[IncompleteTail]
+    padding_bytes: int
+    twins: list[str]
+    """Directories of files that this package made from this run and that count as part of it."""
+
+
+class InspectReport(msgspec.Struct):
+    """One source."""
+
+    source: str
+    runs: list[RunInspection]
+    unreadable: list[str]
+    empty: list[str]
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether damaged records or unreadable files were met."""
+        return bool(self.unreadable) or any(run.damaged for run in self.runs)
+
+
+def inspect_logdir(source: str) -> InspectReport:
+    """Reads everything below `source` and tells what is there.
+
+    Raises:
+        NoEventsError: There is no event file.
+        LogdirError: One cannot be read.
+    """
+    found = discover(source)
+    if not found.runs and not found.twins and not found.empty:
+        reasons = "".join(f"\n  {problem.path}: {problem.reason}" for problem in found.problems[:10])
+        raise NoEventsError(f"{source}: no event files found (names hold 'summary.<seconds>' or 'tfevents'){reasons}")
+    return InspectReport(
+        source,
+        [_inspect_run(run, [twin for twin in found.twins if twin.directory == run.directory]) for run in found.runs],
+        [f"{problem.path}: {problem.reason}" for problem in found.problems],
+        [file.path for file in found.empty],
+    )
+
+
+def _inspect_run(run: Run, twins: list[Run]) -> RunInspection:
+    reading = RunReading()
+    tags: dict[tuple[str, str], TagInspection] = {}
+    for point in read_points(run, reading):
+        tag = tags.get((point.kind, point.tag))
+        if tag is None:
+            step, wall_time = point.step, point.wall_time
+            tags[point.kind, point.tag] = TagInspection(point.kind, point.tag, 1, step, step, wall_time, wall_time)
+        else:
+            tag.points += 1
+            tag.last_step = point.step
+            tag.last_wall_time = point.wall_time
+    return RunInspection(
+        run=run.name,
+        directory=run.directory,
+        format=run.format,
+        role=run.role,
+        host=run.host,
+        rank=run.rank,
+        files=[file.path for file in run.sources],
+        bytes=sum(file.size for file in run.sources),
+        records=reading.records,
+        versions=sorted(set(reading.versions)),
+        tags=[tags[key] for key in sorted(tags)],
+        derived=reading.derived,
+        damaged=reading.damaged,
+        incomplete=reading.incomplete,
+        padding_bytes=reading.padding_bytes,
+        twins=[f"{twin.role}: {len(twin.files)} file(s)" for twin in twins],
+    )

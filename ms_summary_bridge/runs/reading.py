@@ -1,0 +1,201 @@
+"""The points of one run in neutral form, whatever format it is in, read as what it was made from.
+
+Reading a converted run means undoing the conversion: renamed tags have their old names (the decoder sees to that),
+derived values are left out, and what the archive holds stands in the place of what was written for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+from crc32c import crc32c
+
+from ms_summary_bridge.events import Decoder, Event, FileVersion, SessionLog, Summary
+from ms_summary_bridge.files.event_file import EventFileReader
+from ms_summary_bridge.files.file_names import LINEAGE_SUFFIX
+from ms_summary_bridge.files.records import Damage, Incomplete, Padding
+from ms_summary_bridge.formats import mindspore, tensorboard
+from ms_summary_bridge.formats.plugin_data import is_users
+from ms_summary_bridge.runs.archive import LINEAGE, Place, archive_name, make_decoder, read_archive, restore
+from ms_summary_bridge.runs.graph_file import read_graph_file
+from ms_summary_bridge.runs.logdir import CONVERT, LogFile, Run
+from ms_summary_bridge.runs.report import DamagedRange, IncompleteTail
+
+__all__ = ["Point", "RunReading", "read_points", "read_restored"]
+
+
+class Point(msgspec.Struct, frozen=True, gc=False):
+    """One value of a run, reduced to what two runs are compared by."""
+
+    kind: str
+    tag: str
+    """Empty for a whole event (`graph`, `train_lineage`, ...)."""
+    step: int
+    wall_time: float
+    fingerprint: bytes
+    """Equal exactly when the values are."""
+
+
+class RunReading(msgspec.Struct):
+    """What was met while reading a run, filled in as its points are taken."""
+
+    records: int = 0
+    """Whole records, version and session marks included."""
+    derived: int = 0
+    """Values and whole events computed by this package, left out."""
+    bytes_read: int = 0
+    versions: list[str] = msgspec.field(default_factory=list)
+    damaged: list[DamagedRange] = msgspec.field(default_factory=list)
+    incomplete: list[IncompleteTail] = msgspec.field(default_factory=list)
+    padding_bytes: int = 0
+    users: int = 0
+    """Points left out because only a TensorBoard file can have them."""
+
+    def note(self, item: Event | Damage | Padding | Incomplete, path: str) -> None:
+        """Takes note of one thing read from a file."""
+        if isinstance(item, Damage):
+            self.damaged.append(DamagedRange(path, item.start, item.end, item.reason))
+        elif isinstance(item, Padding):
+            self.padding_bytes += item.end - item.start
+        elif isinstance(item, Incomplete):
+            self.incomplete.append(IncompleteTail(path, item.offset))
+        else:
+            self.records += 1
+            content = item.content
+            if isinstance(content, FileVersion):
+                self.versions.append(content.version)
+            elif isinstance(content, Summary):
+                self.derived += sum(tagged.derived for tagged in content.values)
+            else:
+                self.derived += item.derived
+
+
+def read_points(run: Run, reading: RunReading | None = None, *, with_users: bool = True) -> Iterator[Point]:
+    """Yields the points of a run, in the order of its files.
+
+    Args:
+        run: As `discover` found it.
+        reading: Is filled with what was met on the way.
+        with_users: Also what users wrote through a bridge's `SummaryWriter`, which no MindSpore file has.
+
+    Raises:
+        LogdirError: A file cannot be read.
+    """
+    reading = reading if reading is not None else RunReading()
+    for _, item in read_restored(run, reading):
+        if with_users or not is_users(item):
+            yield from _points_of(item)
+        else:
+            reading.users += sum(1 for _ in _points_of(item))
+
+
+def read_restored(run: Run, reading: RunReading) -> Iterator[tuple[str, Event]]:
+    """Yields the events a run was made from, each with the name of its format (`runs.archive.make_decoder`).
+
+    Without archives these are the run's own events. What else is met goes into `reading`.
+
+    Raises:
+        LogdirError: A file cannot be read.
+    """
+    archives = {source: path for path in run.archives if (source := _archive_source(path)) != run.format}
+    path = archives.get(_other(run.format))
+    archive = () if path is None else _noted(read_archive(path, _other(run.format)), path, reading)
+    for item in restore(_read_files(run, reading), archive):
+        if isinstance(item, Event):
+            yield item.format or run.format, item
+    if LINEAGE not in archives:
+        yield from _read_shown_lineage(run, reading)
+    for file in run.graph_files:
+        event = read_graph_file(file.path)
+        reading.note(event, file.path)
+        reading.bytes_read += file.size
+        yield mindspore.FORMAT, event
+    for file in run.lineage_files:
+        with EventFileReader(file.path, make_decoder(LINEAGE)) as reader:
+            for found in reader:
+                reading.note(found, file.path)
+                if not isinstance(found, Event):
+                    continue
+                # The rest of a lineage of ours was made from hyperparameters, which are in the archive.
+                if run.role == CONVERT and found.content.kind != "dataset_graph":
+                    reading.derived += 1
+                else:
+                    yield LINEAGE, found
+            reading.bytes_read += reader.offset
+    if LINEAGE in archives:
+        for entry in _noted(read_archive(archives[LINEAGE], LINEAGE), archives[LINEAGE], reading):
+            yield LINEAGE, entry[1]
+
+
+def _other(run_format: str) -> str:
+    return tensorboard.FORMAT if run_format == mindspore.FORMAT else mindspore.FORMAT
+
+
+def _archive_source(path: str) -> str:
+    sources = (mindspore.FORMAT, LINEAGE, tensorboard.FORMAT)
+    return next(source for source in sources if archive_name(source) in path)
+
+
+class _Marking:
+    """A decoder that remembers the checksum of the last payload."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+        self.mark = 0
+
+    def decode(self, payload: bytes) -> Event:
+        self.mark = crc32c(payload)
+        return self._decoder.decode(payload)
+
+
+def _read_shown_lineage(run: Run, reading: RunReading) -> Iterator[tuple[str, Event]]:
+    """Yields what a conversion made of lineage that is not in an archive."""
+    for file in run.files:
+        if _is_shown_lineage(file):
+            with EventFileReader(file.path, make_decoder(run.format)) as reader:
+                for item in reader:
+                    reading.note(item, file.path)
+                    if isinstance(item, Event) and not isinstance(item.content, FileVersion):
+                        yield (run.format if item.format == run.format else LINEAGE), item
+                reading.bytes_read += reader.offset
+
+
+def _is_shown_lineage(file: LogFile) -> bool:
+    return file.path.endswith(LINEAGE_SUFFIX)
+
+
+def _read_files(run: Run, reading: RunReading) -> Iterator[tuple[Event, int] | Damage]:
+    decoder = _Marking(make_decoder(run.format))
+    for file in run.files:
+        if _is_shown_lineage(file):  # written beside the order of events that archives speak of
+            continue
+        with EventFileReader(file.path, decoder) as reader:
+            for item in reader:
+                reading.note(item, file.path)
+                if isinstance(item, Event):
+                    yield item, decoder.mark
+                elif isinstance(item, Damage):
+                    yield item
+            reading.bytes_read += reader.offset
+
+
+def _noted(
+    archive: Iterator[tuple[Place, Event] | Damage | Padding | Incomplete], path: str, reading: RunReading
+) -> Iterator[tuple[Place, Event]]:
+    for item in archive:
+        if isinstance(item, tuple):
+            yield item
+        else:
+            reading.note(item, path)
+
+
+def _points_of(event: Event) -> Iterator[Point]:
+    content = event.content
+    if isinstance(content, Summary):
+        for tagged in content.values:
+            if not tagged.derived:
+                value = tagged.value
+                yield Point(value.kind, tagged.tag, event.step, event.wall_time, value.fingerprint())
+    elif not event.derived and not isinstance(content, (FileVersion, SessionLog)):
+        yield Point(content.kind, "", event.step, event.wall_time, content.fingerprint())

@@ -1,0 +1,1 @@
+"""What the framework tells of a training, measured once for everybody."""

@@ -1,0 +1,74 @@
+"""A fault of ours is one warning: it never reaches the training."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import weakref
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeVar
+
+__all__ = ["Faults", "HasFaults", "guarded"]
+
+_LOG: Final = logging.getLogger("ms_summary_bridge")
+
+
+class Faults:
+    """Says once for each kind what went wrong.
+
+    Args:
+        name: Who speaks.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._said: set[str] = set()
+        self.is_forked = False
+        """Whether this is a copy in a forked child, a data worker perhaps, which is to record nothing."""
+        _ALL.add(self)
+
+    def warn(self, kind: str, message: str) -> None:
+        """Logs a message, unless one of its kind was logged before."""
+        if kind not in self._said:
+            self._said.add(kind)
+            _LOG.warning("%s: %s", self._name, message)
+
+    def fail(self, hook: str, error: Exception) -> None:
+        """Says that a hook failed."""
+        self.warn(f"{hook} {type(error).__name__}", f"{hook} failed, training goes on: {error!r}")
+
+
+_ALL: Final[weakref.WeakSet[Faults]] = weakref.WeakSet()
+
+
+def _mark_forked() -> None:
+    for faults in _ALL:
+        faults.is_forked = True
+
+
+os.register_at_fork(after_in_child=_mark_forked)
+
+
+class HasFaults(Protocol):
+    """What `guarded` needs of an object."""
+
+    faults: Faults
+
+
+_Hook = TypeVar("_Hook", bound=Callable[..., None])
+
+
+def guarded(hook: _Hook) -> _Hook:
+    """Turns an exception in a hook into one warning. In a forked child of the training the hook does nothing."""
+
+    @functools.wraps(hook)
+    def call(self: HasFaults, *arguments: Any, **options: Any) -> None:
+        if self.faults.is_forked:
+            return
+        try:
+            hook(self, *arguments, **options)
+        except Exception as error:
+            self.faults.fail(hook.__name__, error)
+
+    return call  # type: ignore[return-value]
