@@ -5,7 +5,7 @@ Needs numpy and pillow, not mindspore.
 The aim is that the summary file is, byte for byte, the one that MindSpore writes, so the rules here are MindSpore's:
 every number ends up as a float32, a batch of images is tiled eight to a row and its brightness stretched, a
 histogram has up to 90 buckets between the smallest and the largest finite element. Source: measured on MindSpore
-2.7 to 2.10 by comparing records (`tests/test_pack.py`).
+2.7 to 2.10 by comparing records (`tests/live_writer/test_pack.py`).
 
 Where MindSpore's function raises (a dtype it has no name for), so does this: `InvalidValueError`, for one value.
 """

@@ -3,7 +3,7 @@
 MindSpore's objects are only touched through their own methods.
 
 Source: the forms of `net_outputs` and of an optimizer's `learning_rate` were measured on MindSpore 2.7 to 2.10 and
-MindFormers 1.9; `tests/test_measures.py` has each of them.
+MindFormers 1.9; `tests/training/test_measures.py` has each of them.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Usage: python tests/bridge_scripts/scenarios.py DIRECTORY RESULT.json [NAME ...]
 
 Each scenario writes into DIRECTORY/<name>. RESULT.json has for each `returned`, `log` (what this package warned of),
 `secs`, and `failed` with a traceback where one ended by an exception. A scenario is a function here; its docstring says
-what it shows, tests/test_bridge.py says what must be true of it.
+what it shows, tests/callback/test_bridge.py says what must be true of it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Usage: python tests/monitor_scripts/scenarios.py DIRECTORY RESULT.json [NAME ...
 
 Each scenario has DIRECTORY/<name> for its files. RESULT.json has for each what it `returned`, its `log` (what this
 package logged, console lines among it), and `failed` with a traceback where one ended by an exception. A scenario is a
-function here; tests/test_monitor_training.py says what must be true of it.
+function here; tests/monitor/test_monitor_training.py says what must be true of it.
 """
 
 from __future__ import annotations

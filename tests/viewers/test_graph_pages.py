@@ -1,0 +1,215 @@
+"""Graphs as people see them: MindInsight's answers for graphs from TensorBoard, and the graph pages of both viewers."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image as Pillow
+
+from ms_summary_bridge.convert.logdir import convert_logdir
+from ms_summary_bridge.formats.protos import ms_pb, tb_pb
+from tests.conftest import MindInsightServer, TensorBoardServer
+from tests.formats.test_graph import graph_event
+from tests.formats.test_graph_restoration import write_log
+from tests.graph_samples import constant, tensorflow_graph, tf_node, torch_graph
+from tests.mindspore_run import scalars, write_summary
+from tools.browser import CHROMIUM, Browser, BrowserError, running_browser
+from tools.mindinsight_api import MindInsightClient
+
+ARTIFACTS = Path(__file__).resolve().parents[2] / "test-artifacts"
+DATA = Path(__file__).resolve().parents[1] / "data"
+
+needs_browser = pytest.mark.skipif(
+    CHROMIUM is None, reason="NO PAGE IS LOOKED AT: Chromium is not installed (apt-get install chromium, as root)"
+)
+
+
+def odd_graph() -> Any:
+    """Names that are hard to draw, and more scopes than anybody opens."""
+    deep = "/".join(f"s{number}" for number in range(1000))
+    names = ["a:b", "it's", "{x|y}", "网络/层", "a;b", "#1", "100%", "x&amp;y", "a,b", "-", ".", "a\\b", 'say "hi"']
+    nodes = [tf_node("first", "NoOp"), *(tf_node(name, "Identity", "first", f"^{deep}") for name in names)]
+    return tb_pb.GraphDef(node=[*nodes, tf_node(deep, "NoOp"), constant("7", 1), tf_node("last", "Neg", "7")])
+
+
+GRAPHS = {"tensorflow": tensorflow_graph, "torch": torch_graph, "odd": odd_graph}
+
+
+@pytest.fixture
+def client(tmp_path: Path, mindinsight_server: MindInsightServer) -> MindInsightClient:
+    """A MindInsight that has read the graphs of three converted TensorBoard logs."""
+    for name, make in GRAPHS.items():
+        write_log(tmp_path / "tb" / name, make())
+    convert_logdir(str(tmp_path / "tb"), str(tmp_path / "ms"))
+    client = mindinsight_server(tmp_path / "ms")
+    for name in GRAPHS:
+        client.wait_job(f"./{name}")
+    return client
+
+
+def leaves(client: MindInsightClient, name: str) -> dict[str, Any]:
+    """All nodes that are no scopes, by the names MindInsight gives them."""
+    answer = client.get_json("datavisual/graphs/nodes/all", train_id=f"./{name}")
+    return {node["name"]: node for node in answer["all_nodes_detail"]}
+
+
+def edges_of(node: Any) -> dict[str, tuple[str, list[Any]]]:
+    return {source: (edge["edge_type"], edge["shape"]) for source, edge in node["input"].items()}
+
+
+def test_mindinsight_draws_graphs_of_tensorboard(client: MindInsightClient) -> None:
+    nodes = leaves(client, "tensorflow")
+    assert {name: node["type"] for name, node in nodes.items() if node["type"] not in ("Const", "Parameter")} == {
+        "layer1/kernel/Assign": "AssignVariableOp",
+        "layer1/MatMul": "MatMul",
+        "(layer1)": "Add",
+        "split": "Split",
+        "out/a_b_": "Relu",
+        "out/_b_": "Relu",
+        "out/double": "Mul",
+        "init": "NoOp",
+        "call": "PartitionedCall",
+        "lonely": "ConstOp",
+        "lost": "Identity",
+        "metric(:Scalar)": "Identity",
+        "body/inner/mul": "Mul",
+        "body/return/r": "Return",
+        "body/return/done": "Return",
+        "cond.then/unused": "Argument",
+        "cond.then/Argument": "Argument",
+        "cond.then/a_b_": "Return",
+        "cond.then/deeper/op": "NoOp",
+    }
+    # Parameters and constants stand beside each scope that takes them.
+    assert {name for name, node in nodes.items() if node["type"] == "Parameter"} == {
+        "layer1/x", "layer1/layer1.kernel", "layer1/kernel/layer1.kernel", "body/inner/body.v",
+        "cond.then/cond.then.x", "cond.then/deeper/cond.then.x",
+    }  # fmt: skip
+    assert {name for name, node in nodes.items() if node["type"] == "Const"} == {
+        "layer1.bias", "layer1/kernel/layer1.kernel.zeros", "body/inner/body.two", "body/return/body.two",
+    }  # fmt: skip
+    assert edges_of(nodes["layer1/MatMul"]) == {
+        "layer1/x": ("data", [[-1, 4]]),
+        "layer1/layer1.kernel": ("data", [[]]),
+    }
+    assert edges_of(nodes["out/_b_"]) == {"init": ("control", []), "split": ("data", [[-1, 2], [-1, 1]])}
+    assert edges_of(nodes["body/return/r"]) == {"body/inner/mul": ("data", [])}
+    # 28 edges, three of them from names that nothing has and two drawn as one with another.
+    assert sum(len(node["input"]) for node in nodes.values()) == 23
+    assert nodes["layer1/MatMul"]["attr"]["transpose_a"] == "dtype: DT_BOOL\nbool_val: false\n"
+    scopes = client.get_json("datavisual/graphs/nodes", train_id="./tensorflow")["nodes"]
+    assert {node["name"] for node in scopes if node["type"] == "name_scope"} == {"layer1", "out", "body", "cond.then"}
+
+    torch = leaves(client, "torch")
+    assert edges_of(torch["Net/Linear[fc1]/input/15"]) == {
+        "Net/Linear[fc1]/input/input.input.1": ("data", [[8, 4]]),
+        "Net/Linear[fc1]/weight/12": ("data", [[3, 4]]),
+        "Net/Linear[fc1]/input/Net.Linear[fc1].bias.13": ("data", [[3]]),
+        "Net/Linear[fc1]/input/Net.Linear[fc1].alpha.14": ("data", [[]]),
+    }
+    assert sum(len(node["input"]) for node in torch.values()) == 6
+
+    odd = leaves(client, "odd")
+    assert len(odd) == len(odd_graph().node)
+    assert sum(len(node["input"]) for node in odd.values()) == 13 * 2 + 1
+    assert edges_of(odd["last"]) == {"(7)": ("data", [[1]])}
+
+
+# ---------------------------------------------------------------- pages
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    with running_browser(tmp_path / "browser", height=1087) as browser:
+        yield browser
+
+
+def photograph(browser: Browser, name: str) -> None:
+    """Takes a picture of what is drawn, and checks that it is more than an empty page."""
+    ARTIFACTS.mkdir(exist_ok=True)
+    path = ARTIFACTS / f"{name}.png"
+    browser.photograph(path)
+    with Pillow.open(path) as picture:
+        found = picture.convert("RGB").getcolors(1 << 22)
+    assert found is not None
+    assert len(found) >= 100, f"{path}: {len(found)} colours"
+
+
+@needs_browser
+def test_graph_page_of_mindinsight(client: MindInsightClient, browser: Browser) -> None:
+    guide = "localStorage.setItem('graphShowGuide', 'true')"  # it has been seen
+    # Scopes to open with what is then in them, and what is to be seen without.
+    expected = {
+        "tensorflow": ({"layer1": "MatMul", "out": "double", "body": "inner"}, ["(layer1)", "x", "a_b_", "split"]),
+        "torch": ({"Net": "Linear[fc1]"}, ["ReLU[act]", "output"]),
+        "odd": ({"Identity[12]_0": "a:b"}, ["a:b", "it's", "{x|y}", "100%", "a;b", "-", "(7)"]),
+    }
+    for name, (scopes, shown) in expected.items():
+        browser.open("about:blank")
+        query = urllib.parse.urlencode({"train_id": f"./{name}", "id": f"./{name}"})
+        browser.open(f"{client.url}/#/train-manage/graph?{query}", before=guide)
+        for scope, inner in scopes.items():
+            open_scope(browser, scope, inner)
+        browser.wait(_SHOWN % json.dumps(shown))
+        photograph(browser, f"mindinsight-graph-{name}")
+
+
+_SHOWN = """(texts => %s.every(text => texts.includes(text)))(
+  [...document.querySelectorAll('svg g.node text, svg g.cluster text')].map(each => each.textContent))"""
+
+
+def open_scope(browser: Browser, scope: str, inner: str) -> None:
+    """Opens a scope by clicking twice; again if the page was not ready for it."""
+    nodes = "[...document.querySelectorAll('svg g.node')]"
+    for _ in range(5):
+        browser.double_click(
+            f"{nodes}.find(each => [...each.querySelectorAll('text')].some(text => text.textContent == '{scope}'))"
+        )
+        with contextlib.suppress(BrowserError):
+            browser.wait(_SHOWN % json.dumps([inner]), timeout_secs=10)
+            return
+    raise AssertionError(f"{scope} does not open")
+
+
+_FIND = """(function () {
+  function find(root, selector) {
+    const found = root.querySelector(selector);
+    if (found) return found;
+    for (const each of root.querySelectorAll('*')) {
+      const inner = each.shadowRoot && find(each.shadowRoot, selector);
+      if (inner) return inner;
+    }
+    return null;
+  }
+  return find(document, %s);
+})()"""
+
+
+def node_in_tensorboard(name: str, part: str = "") -> str:
+    return _FIND % json.dumps(f'g.node[data-name="{name}"]{part}')
+
+
+@needs_browser
+@pytest.mark.tensorboard
+def test_graph_page_of_tensorboard(tmp_path: Path, tensorboard_server: TensorBoardServer, browser: Browser) -> None:
+    llama = ms_pb.GraphProto.FromString(gzip.decompress((DATA / "mindformers-1.9.0-llama-graph.bin.gz").read_bytes()))
+    write_summary(tmp_path / "ms" / "llama", [graph_event(llama), *scalars("loss", range(1, 3))])
+    convert_logdir(str(tmp_path / "ms"), str(tmp_path / "tb"))
+    client = tensorboard_server(tmp_path / "tb")
+    client.wait_json("data/plugin/graphs/info", lambda runs: runs.get("llama", {}).get("run_graph"))
+    browser.open(f"{client.url}/?darkMode=false#graphs&run=llama")
+    browser.double_click(node_in_tensorboard("Default", " > .nodeshape rect"))
+    inner = {"/".join(each.full_name.split("/")[:2]) for each in llama.node if each.full_name.startswith("Default/")}
+    scopes = sorted(name for name in inner if any(each.full_name.startswith(f"{name}/") for each in llama.node))
+    assert scopes
+    for scope in scopes:  # expanded one level
+        browser.wait(node_in_tensorboard(scope) + " !== null")
+    browser.wait("new Promise(done => setTimeout(() => done(true), 1500))")  # until it has moved into its place
+    photograph(browser, "tensorboard-graph")
