@@ -529,15 +529,16 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
 
 _TWICE = """
 import os, signal, sys
-from ms_summary_bridge import cli, run_workers
-real = run_workers.convert_run
+from ms_summary_bridge.cli import main
+from ms_summary_bridge.convert import workers
+real = workers.convert_run
 def convert_run(*arguments):
     os.kill(os.getpid(), signal.SIGINT)
     result = real(*arguments)
     os.kill(os.getpid(), signal.SIGINT)
     return result
-run_workers.convert_run = convert_run
-sys.exit(cli.main(["convert", sys.argv[1], sys.argv[2], "--follow"]))
+workers.convert_run = convert_run
+sys.exit(main(["convert", sys.argv[1], sys.argv[2], "--follow"]))
 """
 
 
@@ -563,7 +564,8 @@ _BARE = """
 import os, signal, sys
 for name in ("mindspore", "mindinsight", "tensorboard", "tensorboardX", "tensorflow", "torch"):
     sys.modules[name] = None
-from ms_summary_bridge import cli, follow
+from ms_summary_bridge.cli import app as cli
+from ms_summary_bridge.convert import follow
 real = follow.follow_logdir
 def follow_two_rounds(*arguments, stop, **options):
     rounds = iter([lambda: None, stop.set])
