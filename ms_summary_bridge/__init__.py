@@ -2,11 +2,15 @@
 
 What is named here is loaded when it is asked for: `import ms_summary_bridge` takes no time, and loads neither mindspore
 nor tensorboard.
+
+Where MindSpore is not installed, `__all__` and `dir()` leave out the callbacks that are built on its classes:
+SummaryBridge, GradientSummary and SaveBestCheckpoint. Asking for one of them there raises MissingDependencyError.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ms_summary_bridge._version import __version__
@@ -14,6 +18,7 @@ from ms_summary_bridge._version import __version__
 if TYPE_CHECKING:
     from ms_summary_bridge.callback.bridge import SummaryBridge
     from ms_summary_bridge.callback.gradient_summary import GradientSummary
+    from ms_summary_bridge.convert.follow import follow_logdir
     from ms_summary_bridge.convert.logdir import convert_logdir
     from ms_summary_bridge.convert.task import ConvertOptions
     from ms_summary_bridge.convert.verify import verify_logdirs
@@ -34,11 +39,14 @@ if TYPE_CHECKING:
     from ms_summary_bridge.events import DataPoint, Event, FileVersion, SessionLog, Summary, TaggedValue, iter_points
     from ms_summary_bridge.files.event_file import EventFileReader
     from ms_summary_bridge.files.record_writer import RecordWriter
+    from ms_summary_bridge.monitor.build import build_monitor_callbacks
     from ms_summary_bridge.monitor.checkpoints.best_checkpoint import SaveBestCheckpoint
+    from ms_summary_bridge.monitor.loop import Monitor
     from ms_summary_bridge.runs.inspect import inspect_logdir
     from ms_summary_bridge.runs.logdir import discover
     from ms_summary_bridge.runs.report import Report
     from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor
+    from ms_summary_bridge.viewers.view import view_logdir as view
 
 __all__ = [
     "BridgeError",
@@ -56,6 +64,7 @@ __all__ = [
     "InvalidValueError",
     "LogdirError",
     "MissingDependencyError",
+    "Monitor",
     "NoEventsError",
     "Opaque",
     "RecordError",
@@ -72,17 +81,23 @@ __all__ = [
     "UsageError",
     "ValueConversionError",
     "__version__",
+    "build_monitor_callbacks",
     "convert_logdir",
     "discover",
+    "follow_logdir",
     "inspect_logdir",
     "iter_points",
     "verify_logdirs",
+    "view",
 ]
 
 _HOMES: dict[str, tuple[str, ...]] = {
     "callback.bridge": ("SummaryBridge",),
     "callback.gradient_summary": ("GradientSummary",),
+    "convert.follow": ("follow_logdir",),
     "convert.logdir": ("convert_logdir",),
+    "convert.task": ("ConvertOptions",),
+    "convert.verify": ("verify_logdirs",),
     "errors": (
         "BridgeError",
         "ClosedError",
@@ -97,41 +112,66 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "UsageError",
         "ValueConversionError",
     ),
+    "events": ("DataPoint", "Event", "FileVersion", "SessionLog", "Summary", "TaggedValue", "iter_points"),
     "files.event_file": ("EventFileReader",),
-    "events": (
-        "DataPoint",
-        "Event",
-        "FileVersion",
-        "SessionLog",
-        "Summary",
-        "TaggedValue",
-        "iter_points",
-    ),
+    "files.record_writer": ("RecordWriter",),
+    "monitor.build": ("build_monitor_callbacks",),
+    "monitor.checkpoints.best_checkpoint": ("SaveBestCheckpoint",),
+    "monitor.loop": ("Monitor",),
     "runs.inspect": ("inspect_logdir",),
     "runs.logdir": ("discover",),
-    "monitor.checkpoints.best_checkpoint": ("SaveBestCheckpoint",),
-    "files.record_writer": ("RecordWriter",),
     "runs.report": ("Report",),
-    "convert.task": ("ConvertOptions",),
-    "values": (
-        "Histogram",
-        "Image",
-        "Opaque",
-        "Scalar",
-        "Tensor",
-    ),
-    "convert.verify": ("verify_logdirs",),
+    "values": ("Histogram", "Image", "Opaque", "Scalar", "Tensor"),
+    "viewers.view": ("view",),
 }
 """Which module each name comes from."""
 
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
+_NAMES_THERE = {"view": "view_logdir"}
+"""Names that are others in their modules."""
+_NEED_MINDSPORE = frozenset(("GradientSummary", "SaveBestCheckpoint", "SummaryBridge"))
+
+
+def _has_mindspore() -> bool:
+    try:
+        return find_spec("mindspore") is not None
+    except ValueError:  # a stand-in without a spec is in sys.modules
+        return True
+
+
+def _names() -> list[str]:
+    return [name for name in _ALL if name not in _NEED_MINDSPORE or _has_mindspore()]
+
+
+_ALL = __all__
+if not TYPE_CHECKING:
+    del __all__  # made by __getattr__, since to look for MindSpore at every import would take time
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Loads what a name stands for; `__all__` is the list of those that can be had here.
+
+    Raises:
+        MissingDependencyError: MindSpore is not installed, and the name needs it. This is an ImportError and no
+            AttributeError, so that `from ms_summary_bridge import SummaryBridge` shows it, and `hasattr` and a default
+            of `getattr` do not hide it; `"SummaryBridge" in dir(ms_summary_bridge)` asks without raising.
+        AttributeError: There is no such name.
+    """
+    if name == "__all__":
+        return _names()
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), _NAMES_THERE.get(name, name))
+    except ModuleNotFoundError as error:
+        if name not in _NEED_MINDSPORE or _has_mindspore():
+            raise
+        from ms_summary_bridge.errors import MissingDependencyError
+
+        raise MissingDependencyError(
+            f"{name} needs MindSpore, which is not installed here: pip install 'ms_summary_bridge[mindspore]'"
+        ) from error
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return _names()

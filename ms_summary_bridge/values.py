@@ -11,20 +11,22 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 import numpy as np
 
 from ms_summary_bridge.errors import InvalidValueError
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
 __all__ = ["KINDS", "Histogram", "Image", "Opaque", "Scalar", "Tensor", "Value"]
 
 _FLOAT32 = struct.Struct("<f")
 _FLOAT64 = struct.Struct("<d")
+
+# Texts, evaluated by who asks for a signature (`help`): numpy is loaded when the first array comes, see `live_writer`.
+_Floats: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
+_FloatsOrNone: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]] | None"
+_Numbers: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 
 class Scalar(msgspec.Struct, frozen=True, gc=False):
@@ -94,13 +96,13 @@ class Histogram(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     widths occur in real files and are kept.
     """
 
-    left: npt.NDArray[np.float64]
+    left: _Floats
     """`[k]` lower edges."""
-    right: npt.NDArray[np.float64]
+    right: _Floats
     """`[k]` upper edges."""
-    count: npt.NDArray[Any]
+    count: _Numbers
     """`[k]` how many values fell into each bucket: int64, or float64 where a format stores weights."""
-    width: npt.NDArray[np.float64] | None = None
+    width: _FloatsOrNone = None
     """`[k]` widths as stored, where the format stores them; None means `right - left`."""
     min: float | None = None
     """Smallest finite value; None where the format does not say."""
@@ -129,7 +131,7 @@ class Histogram(msgspec.Struct, frozen=True, eq=False, kw_only=True):
                 array.setflags(write=False)
 
     @property
-    def widths(self) -> npt.NDArray[np.float64]:
+    def widths(self) -> _Floats:
         """`[k]` float64 widths: as stored, else computed."""
         if self.width is not None:
             return self.width
@@ -178,7 +180,7 @@ class Image(msgspec.Struct, frozen=True, gc=False):
 class Tensor(msgspec.Struct, frozen=True, eq=False):
     """An array of numbers."""
 
-    array: npt.NDArray[Any]
+    array: _Numbers
     """The elements in their shape, in the dtype they are stored with (MindSpore stores float32 for every dtype)."""
     dtype: str
     """The dtype the writer declared (`int64`, `bfloat16`, ...), which `array` need not have."""

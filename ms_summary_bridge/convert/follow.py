@@ -40,12 +40,12 @@ def follow_logdir(
     options: ConvertOptions | None = None,
     workers: int = 1,
     force: bool = False,
-    stop: threading.Event,
-    on_round: Callable[[Report], None],
+    stop: threading.Event | None = None,
+    on_round: Callable[[Report], None] = lambda report: None,
     wait: Callable[[float], object] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Report | None:
-    """Converts what is there, then what is added, until `stop` is set.
+    """Converts what is there, then what is added, until `stop` is set or a KeyboardInterrupt comes.
 
     The pause between two rounds doubles from half a second to two while nothing new comes; it is longer for a source
     that takes long to look at. A source that does not exist yet, or holds no event yet, is waited for. The destination
@@ -58,7 +58,7 @@ def follow_logdir(
         options: As for `convert_logdir`.
         workers: As for `convert_logdir`; used only where there is much to read.
         force: Start over in the first round.
-        stop: Ends the loop after the run that is under way.
+        stop: Ends the loop after the run that is under way; by default nothing but a KeyboardInterrupt does.
         on_round: Is given the report of each round that found something new, trouble included.
         wait: Waits the given number of seconds; `stop.wait` by default.
         clock: Seconds of a clock that never goes back.
@@ -71,6 +71,7 @@ def follow_logdir(
             with the source or with a run is reported and tried again.
     """
     options = msgspec.structs.replace(options or ConvertOptions(), grows=True)
+    stop = stop or threading.Event()
     with ExitStack() as stack:
 
         def begin(found: Logdir) -> Conversion | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import sys
 import time
@@ -21,6 +22,7 @@ from ms_summary_bridge.viewers.program import Program
 
 __all__ = ["MINDINSIGHT", "TENSORBOARD", "view_logdir"]
 
+_LOG: Final = logging.getLogger("ms_summary_bridge")
 TENSORBOARD, MINDINSIGHT = "tensorboard", "mindinsight"
 _NAMES: Final = {TENSORBOARD: "TensorBoard", MINDINSIGHT: "MindInsight"}
 _PORTS: Final = {TENSORBOARD: 6006, MINDINSIGHT: 8080}  # their own
@@ -41,8 +43,8 @@ def view_logdir(
     host: str = "127.0.0.1",
     is_yes: bool = False,
     ask: Callable[[str], bool] | None = None,
-    say: Callable[[str], None],
-    show: Callable[[str], None],
+    say: Callable[[str], None] = _LOG.info,
+    show: Callable[[str], None] | None = None,
 ) -> None:
     """Opens a logdir in a viewer, follows it while it grows, and returns after a KeyboardInterrupt.
 
@@ -53,8 +55,8 @@ def view_logdir(
         host: The address it listens at.
         is_yes: Do not ask before MindInsight's environment is made.
         ask: Asks a person a question; None where nobody can answer.
-        say: Told what goes on, from several threads.
-        show: Given the address once the viewer answers.
+        say: Told what goes on, from several threads; the log by default.
+        show: Given the address once the viewer answers; by default it is a warning in the log, so that it is seen.
 
     Raises:
         BridgeError: The viewer cannot be started, or has ended.
@@ -81,7 +83,10 @@ def view_logdir(
             say(f"{source}: no runs yet; they are shown as they come")
         url = url_of(host, free)
         program.wait_until_it_answers(url, lambda secs: say(f"still starting {name} ({secs} s)"))
-        show(url)
+        if show is None:
+            _LOG.warning("%s shows %s at %s until Ctrl-C", name, source, url)
+        else:
+            show(url)
         if tunnel := describe_tunnel(host, free):
             say(f"to see it on another machine, run there: {tunnel}\nand open http://localhost:{free}/")
         say("Ctrl-C ends")
