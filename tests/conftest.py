@@ -14,13 +14,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, TYPE_CHECKING, Protocol
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.pages import open_page
 from tools.mindinsight_api import MindInsightClient, running_mindinsight
 from tools.tensorboard_api import TensorBoardClient, running_tensorboard, stop_process
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
@@ -155,6 +159,13 @@ def mindinsight_server(tmp_path: Path) -> Iterator[MindInsightServer]:
             return stack.enter_context(running_mindinsight(base_dir, tmp_path / f"mindinsight-{number}"))
 
         yield start
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    """An empty page of 1400 x 1000 pixels in a headless Chromium."""
+    with open_page() as page:
+        yield page
 
 
 @pytest.fixture(scope="session")

@@ -11,10 +11,9 @@ import urllib.error
 import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from PIL import Image as Pillow
 
 from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.errors import BridgeError, InvalidValueError
@@ -35,17 +34,15 @@ from tests.formats.test_dataset_graph import golden, live_config, payload
 from tests.formats.test_lineage import eval_event, put_lineage, train_event, user_event
 from tests.mindspore_run import event, histogram, scalar, scalars, summary_bytes, write_summary
 from tests.monitor_run import Engine
+from tests.pages import count_colours, main_colour, open_page, photograph
 from tests.runs.test_graph_file import model
 from tests.scripted import START, build_file, put, tensorboard_name
-from tools.browser import CHROMIUM, Browser, running_browser
 from tools.tensorboard_api import TensorBoardClient
 
-ARTIFACTS = Path(__file__).resolve().parents[2] / "test-artifacts"
-EVIL = "<img src=x onerror=window.top.hacked=1>"
+if TYPE_CHECKING:
+    from playwright.sync_api import Frame, Page
 
-needs_browser = pytest.mark.skipif(
-    CHROMIUM is None, reason="NO PAGE IS LOOKED AT: Chromium is not installed (apt-get install chromium, as root)"
-)
+EVIL = "<img src=x onerror=window.top.hacked=1>"
 
 
 class Collected:
@@ -547,8 +544,6 @@ def test_without_anything_of_mindspore_it_is_inactive(tmp_path: Path, tensorboar
 
 # ---------------------------------------------------------------- the page
 
-FRAME = "document.querySelector('iframe[src*=\"name=mindspore\"]')"
-INSIDE = f"{FRAME}.contentDocument"
 COUNT_ERRORS = """window.faults = [];
 window.addEventListener('error', event => window.top.faults.push(String(event.message)));
 window.addEventListener('unhandledrejection', event => window.top.faults.push(String(event.reason)));
@@ -557,60 +552,49 @@ console.error = (...parts) => window.top.faults.push(parts.join(' '));"""  # in 
 
 
 @pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    with running_browser(tmp_path / "browser", width=1500, height=2100) as browser:
-        yield browser
+def page() -> Iterator[Page]:
+    """A page that is high enough for all of the dashboard."""
+    with open_page(width=1500, height=2000) as page:
+        page.add_init_script(COUNT_ERRORS)
+        yield page
 
 
-def open_page(browser: Browser, client: TensorBoardClient, *, dark: bool) -> None:
-    browser.open("about:blank")
-    browser.open(f"{client.url}/?darkMode={str(dark).lower()}#mindspore", before=COUNT_ERRORS)
-    browser.wait(f"!!{FRAME} && !!{INSIDE}.querySelector('.run')")
+def open_dashboard(page: Page, client: TensorBoardClient, *, dark: bool) -> Frame:
+    """Opens the dashboard and returns the frame that it is in, once it shows a run."""
+    page.goto("about:blank")
+    page.goto(f"{client.url}/?darkMode={str(dark).lower()}#mindspore")
+    frame = page.locator('iframe[src*="name=mindspore"]').element_handle().content_frame()
+    assert frame is not None
+    frame.locator(".run").wait_for()
+    return frame
 
 
-def photograph(browser: Browser, name: str) -> tuple[int, int, int]:
-    """Takes a picture; returns the colour that most of it has."""
-    ARTIFACTS.mkdir(exist_ok=True)
-    path = ARTIFACTS / f"{name}.png"
-    browser.photograph(path)
-    with Pillow.open(path) as picture:
-        found = picture.convert("RGB").getcolors(1 << 22)
-    assert found is not None
-    assert len(found) >= 100, f"{path}: {len(found)} colours"
-    red, green, blue = max(found)[1]
-    return red, green, blue
-
-
-def choose(browser: Browser, run: str) -> str:
+def choose(frame: Frame, run: str) -> str:
     """Chooses a run as a person does, and returns the text that is then shown of it."""
-    browser.wait(
-        f"(button => {{ if (button) button.click(); return !!button; }})([...{INSIDE}.querySelectorAll('button.name')]"
-        f".find(each => each.textContent === {json.dumps(run)}))"
-    )
-    browser.wait(f"{INSIDE}.querySelector('.run h2')?.textContent === {json.dumps(run)}")
-    return str(browser.evaluate(f"{INSIDE}.querySelector('.run').innerText"))
+    frame.get_by_role("button", name=run, exact=True).click()
+    frame.wait_for_function("run => document.querySelector('.run h2')?.textContent === run", arg=run)
+    return frame.locator(".run").inner_text()
 
 
-@needs_browser
 def test_the_page_shows_all_of_it_in_light_and_dark(
-    tmp_path: Path, tensorboard_server: TensorBoardServer, browser: Browser
+    tmp_path: Path, tensorboard_server: TensorBoardServer, page: Page
 ) -> None:
     write_showcase(tmp_path / "logs")
     put_lineage(tmp_path / "logs" / "lenet" / "seeded", payload(wide_graph()), seconds=START + 30)
     client = tensorboard_server(tmp_path / "logs")
     wait_all_read(client, 4)
-    open_page(browser, client, dark=False)
-    table = browser.wait(f"{INSIDE}.querySelector('table.runs').innerText")
+    frame = open_dashboard(page, client, dark=False)
+    table = frame.locator("table.runs").inner_text()
     for text in ("lenet/slow", "lenet/fast", "llm/run", "ended", "0.11 at 20", "64 samples/s", "learning_rate"):
         assert text in table
-    marked = f"[...{INSIDE}.querySelectorAll('td.differs[data-config=learning_rate]')].map(each => each.textContent)"
-    assert browser.evaluate(marked) == ["0.1"], "only the other one is marked"
+    marked = frame.locator("td.differs[data-config=learning_rate]").all_text_contents()
+    assert marked == ["0.1"], "only the other one is marked"
 
-    run = choose(browser, "llm/run")
+    run = choose(frame, "llm/run")
     for text in ("Alerts (1)", "critical nonfinite", "step 6", "warm-up is over", "tag: model", "7B"):
         assert text in run
-    photograph(browser, "dashboard-journal-light")
-    run = choose(browser, "lenet/fast")
+    photograph(page, "dashboard-journal-light", count_colours, 100)
+    run = choose(frame, "lenet/fast")
     for text in (
         "learning_rate",
         "0.1",
@@ -620,39 +604,34 @@ def test_the_page_shows_all_of_it_in_light_and_dark(
         "from step 12 on",
     ):
         assert text in run
-    drawn = f"{INSIDE}.querySelectorAll('%s').length"
-    run = choose(browser, "lenet/seeded")
+    run = choose(frame, "lenet/seeded")
     for text in ("(no name)", "200. op199", "and 50 more", "x" * 200 + "… (300 characters)"):
         assert text in run
     assert "op200" not in run
-    assert browser.evaluate(drawn % ".pipeline .stage") == 1
-    choose(browser, "lenet/fast")
-    assert browser.evaluate(drawn % ".pipeline .stage") == 8
-    assert browser.evaluate(drawn % ".pipeline .branches") == 1
-    assert browser.evaluate(drawn % ".chart svg g.nan") == 9
-    assert min(photograph(browser, "dashboard-light")) > 200
+    assert frame.locator(".pipeline .stage").count() == 1
+    choose(frame, "lenet/fast")
+    assert frame.locator(".pipeline .stage").count() == 8
+    assert frame.locator(".pipeline .branches").count() == 1
+    assert frame.locator(".chart svg g.nan").count() == 9
+    assert min(main_colour(photograph(page, "dashboard-light", count_colours, 100))) > 200
 
     slow = next((tmp_path / "logs" / "lenet" / "slow").glob("*_MS"))
     with slow.open("ab") as file:
         file.write(summary_bytes(losses({4321: 0.05}))[len(summary_bytes([])) :])
-    browser.wait(f"{INSIDE}.querySelector('table.runs').innerText.includes('0.05 at 4321')")  # without a reload
+    frame.locator("table.runs", has_text="0.05 at 4321").wait_for()  # without a reload
 
-    open_page(browser, client, dark=True)
-    assert browser.evaluate(f"{INSIDE}.documentElement.dataset.theme") == "dark"
-    choose(browser, "lenet/fast")
-    assert max(photograph(browser, "dashboard-dark")) < 100
-    browser.evaluate(f"[...{INSIDE}.querySelectorAll('header button')].pop().click()")  # from auto to light
-    assert browser.evaluate(f"{INSIDE}.documentElement.dataset.theme") == "light"
-    browser.evaluate(f"{INSIDE}.querySelectorAll('th button')[3].click()")
-    order = f"[...{INSIDE}.querySelectorAll('button.name')].map(each => each.textContent)"
-    assert browser.evaluate(order)[-1] == "llm/run", "sorted by the best loss"
-    assert browser.evaluate("window.faults") == []
+    frame = open_dashboard(page, client, dark=True)
+    assert frame.evaluate("document.documentElement.dataset.theme") == "dark"
+    choose(frame, "lenet/fast")
+    assert max(main_colour(photograph(page, "dashboard-dark", count_colours, 100))) < 100
+    frame.locator("header button").last.click()  # from auto to light
+    assert frame.evaluate("document.documentElement.dataset.theme") == "light"
+    frame.locator("th button").nth(3).click()
+    assert frame.locator("button.name").all_text_contents()[-1] == "llm/run", "sorted by the best loss"
+    assert page.evaluate("window.faults") == []
 
 
-@needs_browser
-def test_no_text_of_a_log_becomes_markup(
-    tmp_path: Path, tensorboard_server: TensorBoardServer, browser: Browser
-) -> None:
+def test_no_text_of_a_log_becomes_markup(tmp_path: Path, tensorboard_server: TensorBoardServer, page: Page) -> None:
     run = tmp_path / "logs" / EVIL
     write_summary(run, [*losses({1: 1.0}, f"loss/{EVIL}"), *activations({2: 1}, range(1, 4), EVIL)])
     stage = ms_pb.DatasetGraph()
@@ -665,9 +644,9 @@ def test_no_text_of_a_log_becomes_markup(
     put(run / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
     client = tensorboard_server(tmp_path / "logs")
     wait_all_read(client, 1)
-    open_page(browser, client, dark=False)
-    shown = choose(browser, EVIL)
+    frame = open_dashboard(page, client, dark=False)
+    shown = choose(frame, EVIL)
     assert shown.count(EVIL) >= 12, shown
-    assert browser.evaluate(f"{INSIDE}.querySelectorAll('img').length") == 0
-    assert browser.evaluate("window.hacked") is None
-    assert browser.evaluate("window.faults") == []
+    assert frame.locator("img").count() == 0
+    assert page.evaluate("window.hacked") is None
+    assert page.evaluate("window.faults") == []

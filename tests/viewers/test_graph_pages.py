@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import json
 import urllib.parse
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from PIL import Image as Pillow
 
 from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
@@ -20,15 +17,13 @@ from tests.formats.test_graph import graph_event
 from tests.formats.test_graph_restoration import write_log
 from tests.graph_samples import constant, tensorflow_graph, tf_node, torch_graph
 from tests.mindspore_run import scalars, write_summary
-from tools.browser import CHROMIUM, Browser, BrowserError, running_browser
+from tests.pages import count_colours, photograph
 from tools.mindinsight_api import MindInsightClient
 
-ARTIFACTS = Path(__file__).resolve().parents[2] / "test-artifacts"
-DATA = Path(__file__).resolve().parents[1] / "data"
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
-needs_browser = pytest.mark.skipif(
-    CHROMIUM is None, reason="NO PAGE IS LOOKED AT: Chromium is not installed (apt-get install chromium, as root)"
-)
+DATA = Path(__file__).resolve().parents[1] / "data"
 
 
 def odd_graph() -> Any:
@@ -125,26 +120,14 @@ def test_mindinsight_draws_graphs_of_tensorboard(client: MindInsightClient) -> N
 # ---------------------------------------------------------------- pages
 
 
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    with running_browser(tmp_path / "browser", height=1087) as browser:
-        yield browser
+SHOWN = """wanted => {
+  const texts = [...document.querySelectorAll('svg g.node text, svg g.cluster text')].map(each => each.textContent);
+  return wanted.every(text => texts.includes(text));
+}"""
 
 
-def photograph(browser: Browser, name: str) -> None:
-    """Takes a picture of what is drawn, and checks that it is more than an empty page."""
-    ARTIFACTS.mkdir(exist_ok=True)
-    path = ARTIFACTS / f"{name}.png"
-    browser.photograph(path)
-    with Pillow.open(path) as picture:
-        found = picture.convert("RGB").getcolors(1 << 22)
-    assert found is not None
-    assert len(found) >= 100, f"{path}: {len(found)} colours"
-
-
-@needs_browser
-def test_graph_page_of_mindinsight(client: MindInsightClient, browser: Browser) -> None:
-    guide = "localStorage.setItem('graphShowGuide', 'true')"  # it has been seen
+def test_graph_page_of_mindinsight(client: MindInsightClient, page: Page) -> None:
+    page.add_init_script("localStorage.setItem('graphShowGuide', 'true')")  # it has been seen
     # Scopes to open with what is then in them, and what is to be seen without.
     expected = {
         "tensorflow": ({"layer1": "MatMul", "out": "double", "body": "inner"}, ["(layer1)", "x", "a_b_", "split"]),
@@ -152,64 +135,29 @@ def test_graph_page_of_mindinsight(client: MindInsightClient, browser: Browser) 
         "odd": ({"Identity[12]_0": "a:b"}, ["a:b", "it's", "{x|y}", "100%", "a;b", "-", "(7)"]),
     }
     for name, (scopes, shown) in expected.items():
-        browser.open("about:blank")
+        page.goto("about:blank")
         query = urllib.parse.urlencode({"train_id": f"./{name}", "id": f"./{name}"})
-        browser.open(f"{client.url}/#/train-manage/graph?{query}", before=guide)
+        page.goto(f"{client.url}/#/train-manage/graph?{query}")
         for scope, inner in scopes.items():
-            open_scope(browser, scope, inner)
-        browser.wait(_SHOWN % json.dumps(shown))
-        photograph(browser, f"mindinsight-graph-{name}")
+            node = page.locator("svg g.node", has=page.get_by_text(scope, exact=True)).first
+            node.dblclick()
+            page.wait_for_function(SHOWN, arg=[inner])
+        page.wait_for_function(SHOWN, arg=shown)
+        photograph(page, f"mindinsight-graph-{name}", count_colours, 100)
 
 
-_SHOWN = """(texts => %s.every(text => texts.includes(text)))(
-  [...document.querySelectorAll('svg g.node text, svg g.cluster text')].map(each => each.textContent))"""
-
-
-def open_scope(browser: Browser, scope: str, inner: str) -> None:
-    """Opens a scope by clicking twice; again if the page was not ready for it."""
-    nodes = "[...document.querySelectorAll('svg g.node')]"
-    for _ in range(5):
-        browser.double_click(
-            f"{nodes}.find(each => [...each.querySelectorAll('text')].some(text => text.textContent == '{scope}'))"
-        )
-        with contextlib.suppress(BrowserError):
-            browser.wait(_SHOWN % json.dumps([inner]), timeout_secs=10)
-            return
-    raise AssertionError(f"{scope} does not open")
-
-
-_FIND = """(function () {
-  function find(root, selector) {
-    const found = root.querySelector(selector);
-    if (found) return found;
-    for (const each of root.querySelectorAll('*')) {
-      const inner = each.shadowRoot && find(each.shadowRoot, selector);
-      if (inner) return inner;
-    }
-    return null;
-  }
-  return find(document, %s);
-})()"""
-
-
-def node_in_tensorboard(name: str, part: str = "") -> str:
-    return _FIND % json.dumps(f'g.node[data-name="{name}"]{part}')
-
-
-@needs_browser
 @pytest.mark.tensorboard
-def test_graph_page_of_tensorboard(tmp_path: Path, tensorboard_server: TensorBoardServer, browser: Browser) -> None:
+def test_graph_page_of_tensorboard(tmp_path: Path, tensorboard_server: TensorBoardServer, page: Page) -> None:
     llama = ms_pb.GraphProto.FromString(gzip.decompress((DATA / "mindformers-1.9.0-llama-graph.bin.gz").read_bytes()))
     write_summary(tmp_path / "ms" / "llama", [graph_event(llama), *scalars("loss", range(1, 3))])
     convert_logdir(str(tmp_path / "ms"), str(tmp_path / "tb"))
     client = tensorboard_server(tmp_path / "tb")
     client.wait_json("data/plugin/graphs/info", lambda runs: runs.get("llama", {}).get("run_graph"))
-    browser.open(f"{client.url}/?darkMode=false#graphs&run=llama")
-    browser.double_click(node_in_tensorboard("Default", " > .nodeshape rect"))
+    page.goto(f"{client.url}/?darkMode=false#graphs&run=llama")
+    page.locator('g.node[data-name="Default"] > .nodeshape rect').first.dblclick()
     inner = {"/".join(each.full_name.split("/")[:2]) for each in llama.node if each.full_name.startswith("Default/")}
     scopes = sorted(name for name in inner if any(each.full_name.startswith(f"{name}/") for each in llama.node))
     assert scopes
     for scope in scopes:  # expanded one level
-        browser.wait(node_in_tensorboard(scope) + " !== null")
-    browser.wait("new Promise(done => setTimeout(() => done(true), 1500))")  # until it has moved into its place
-    photograph(browser, "tensorboard-graph")
+        page.locator(f"g.node[data-name={json.dumps(scope)}]").first.wait_for()
+    photograph(page, "tensorboard-graph", count_colours, 100)

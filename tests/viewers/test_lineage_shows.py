@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -25,11 +26,11 @@ from tests.formats.test_lineage import (
     write_run,
 )
 from tests.mindspore_run import START, event, histogram, scalar, tensor, write_summary
-from tests.viewers.test_viewer_pages import ARTIFACTS, CHROMIUM, Photograph, assert_drawn, photograph
-from tools.browser import running_browser
+from tests.pages import count_colours, open_page, photograph
 from tools.tensorboard_api import TensorBoardClient
 
-__all__ = ["photograph"]
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 STATUSES = [f"STATUS_{name}" for name in ("UNKNOWN", "SUCCESS", "FAILURE", "RUNNING")]
 
@@ -108,25 +109,23 @@ def test_three_trainings_are_three_rows(tmp_path: Path, tensorboard_server: Tens
     assert metrics == {"eval/acc", "train/loss", "loss/auto"}
 
 
-# The elements of the page that hold nothing but a text, in its order; the page's parts are in shadow trees.
-_ELEMENTS = """(function () {
+# The texts of a page one after the other; the page's parts are in shadow trees.
+TEXTS = """() => {
   const inside = root => [...root.querySelectorAll('*')].flatMap(each => [
-    ...(each.childElementCount || each.matches('style, script, template') ? [] : [each]),
+    ...(each.childElementCount || each.matches('style, script, template') ? [] : [each.textContent.trim()]),
     ...(each.shadowRoot ? inside(each.shadowRoot) : [])]);
-  return inside(document);
-})()"""
-_TEXT = "each.textContent.trim()"
+  return inside(document).filter(Boolean);
+}"""
 
 
-def shows(texts: list[str]) -> str:
-    """Returns a JavaScript expression that says whether the page shows these texts one after the other."""
-    part = json.dumps(texts, separators=(",", ":"))[1:-1]
-    return f"JSON.stringify({_ELEMENTS}.map(each => {_TEXT}).filter(Boolean)).includes({json.dumps(part)})"
+def wait_for_texts(page: Page, texts: list[str]) -> None:
+    """Waits until the page shows these texts one after the other."""
+    wanted = json.dumps(texts, separators=(",", ":"))[1:-1]
+    page.wait_for_function(f"wanted => JSON.stringify(({TEXTS})()).includes(wanted)", arg=wanted)
 
 
 @pytest.mark.tensorboard
-@pytest.mark.skipif(CHROMIUM is None, reason="NO PAGE IS LOOKED AT: Chromium is not installed")
-def test_page_of_tensorboard(tmp_path: Path, tensorboard_server: TensorBoardServer) -> None:
+def test_page_of_tensorboard(tmp_path: Path, tensorboard_server: TensorBoardServer, page: Page) -> None:
     write_runs(tmp_path / "ms")
     convert_logdir(str(tmp_path / "ms"), str(tmp_path / "tb"))
     client = tensorboard_server(tmp_path / "tb")
@@ -136,17 +135,12 @@ def test_page_of_tensorboard(tmp_path: Path, tensorboard_server: TensorBoardServ
     differing += ["trial_0", "false", "a", "1.0000", "SGD", "0.0000", "0.50000", "3.0000", "0.50000"]
     differing += ["trial_1", "true", "b", "0.10000", "Adam", "1.0000", "0.60000", "4.0000", "1.5000"]
     differing += ["trial_2", "false", "c", "0.010000", "Lamb", "2.0000", "0.70000", "5.0000", "2.5000"]
-    with running_browser(tmp_path / "browser", height=1087) as browser:
-        browser.open(f"{client.url}/?darkMode=false#hparams")
-        browser.wait(shows(differing))
-        # The batch size is the same in all of them, so TensorBoard gives it a column only when it is asked to.
-        browser.evaluate(
-            f"{_ELEMENTS}.find(each => each.matches('paper-checkbox') && {_TEXT} === 'batch_size').click()"
-        )
-        browser.wait(shows(["32.000", "32.000", "32.000", "batch_size"]))  # a column that comes later is the last
-        ARTIFACTS.mkdir(exist_ok=True)
-        browser.photograph(ARTIFACTS / "tensorboard-hparams.png")
-    assert_drawn(ARTIFACTS / "tensorboard-hparams.png", colours=50)
+    page.goto(f"{client.url}/?darkMode=false#hparams")
+    wait_for_texts(page, differing)
+    # The batch size is the same in all of them, so TensorBoard gives it a column only when it is asked to.
+    page.locator("paper-checkbox", has_text=re.compile(r"^\s*batch_size\s*$")).click()
+    wait_for_texts(page, ["32.000", "32.000", "32.000", "batch_size"])  # a column that comes later is the last
+    photograph(page, "tensorboard-hparams", count_colours, 50)
 
 
 def write_boards(top: Path) -> None:
@@ -179,7 +173,6 @@ def write_boards(top: Path) -> None:
 def test_sessions_are_listed_by_mindinsight(
     tmp_path: Path,
     mindinsight_server: MindInsightServer,
-    photograph: Photograph,
 ) -> None:
     write_boards(tmp_path / "tb")
     convert_logdir(str(tmp_path / "tb"), str(tmp_path / "ms"))
@@ -209,6 +202,6 @@ def test_sessions_are_listed_by_mindinsight(
     if sys.version_info < (3, 12):  # on 3.12 there is no pandas that this part of MindInsight works with
         targets = {target["name"]: target for target in client.post_json("optimizer/targets/search", {})["targets"]}
         assert {0.5, 0.6, 0.7} <= set(targets["[M]acc"]["data"])
-    if CHROMIUM is not None:
-        path = photograph(f"{client.url}/#/model-traceback", "mindinsight-sessions")
-        assert_drawn(path, colours=100)
+    with open_page() as page:  # last, since it skips what follows where there is no browser
+        page.goto(f"{client.url}/#/model-traceback")
+        photograph(page, "mindinsight-sessions", count_colours, 100)

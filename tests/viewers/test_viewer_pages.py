@@ -2,80 +2,34 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 import urllib.parse
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
-from PIL import Image as Pillow
 
 from ms_summary_bridge.convert.logdir import convert_logdir
 from tests.conftest import MindInsightServer, TensorBoardServer
 from tests.formats.test_dataset_graph import golden, payload
 from tests.formats.test_dataset_graph import write_run as write_dataset_run
 from tests.formats.test_landscape import write_run as write_landscape_run
+from tests.pages import count_coloured, count_colours, main_colour, photograph, photograph_once
 from tests.viewers.test_mindinsight_shows import write_showcase
 
-ARTIFACTS = Path(__file__).resolve().parents[2] / "test-artifacts"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="NO PAGE IS LOOKED AT: Chromium is not installed (apt-get install chromium, as root)"
-)
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 
-class Photograph(Protocol):
-    """Draws a page and returns the path of the picture: `photograph(url, "name")`."""
-
-    def __call__(self, url: str, name: str, *, has_webgl: bool = False, seconds: int = 20) -> Path:
-        """Gives the page so many seconds of a clock that runs as fast as the machine can."""
-
-
-@pytest.fixture
-def photograph(tmp_path: Path) -> Photograph:
-    def photograph(url: str, name: str, *, has_webgl: bool = False, seconds: int = 20) -> Path:
-        ARTIFACTS.mkdir(exist_ok=True)
-        path = ARTIFACTS / f"{name}.png"
-        path.unlink(missing_ok=True)
-        command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-quic", "--no-first-run"]
-        command += ["--use-angle=swiftshader", "--enable-unsafe-swiftshader"] if has_webgl else ["--disable-gpu"]
-        command += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
-        command += ["--hide-scrollbars", "--window-size=1400,1000", f"--user-data-dir={tmp_path / 'profile'}"]
-        command += [f"--virtual-time-budget={seconds * 1000}", f"--screenshot={path}", url]
-        done = subprocess.run(
-            command,
-            env={**os.environ, "HOME": str(tmp_path)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=90,
-            check=False,
-        )
-        assert path.exists(), done.stderr[-2000:]
-        return path
-
-    return photograph
-
-
-def assert_drawn(path: Path, *, colours: int) -> None:
-    """Checks that a page is not blank, and that there is more on it than frames and text."""
-    with Pillow.open(path) as picture:
-        assert picture.size == (1400, 1000)
-        found = picture.convert("RGB").getcolors(1 << 20)
-    assert found is not None
-    assert len(found) >= colours, f"{path}: {len(found)} colours"
-    assert max(count for count, _ in found) < 0.97 * 1400 * 1000, f"{path} is one colour"
-
-
-def count_coloured(path: Path) -> int:
-    """Returns how many pixels below the head of a page are neither grey nor nearly so."""
-    with Pillow.open(path) as picture:
-        pixels = np.asarray(picture.convert("RGB"), np.int16)[100:]
-    return int((np.ptp(pixels, axis=2) > 60).sum())
+def test_an_empty_page_is_no_drawn_one(page: Page) -> None:
+    empty = photograph_once(page, "empty")
+    assert count_colours(empty) == count_coloured(empty) == 0
+    assert main_colour(empty) == (255, 255, 255)
+    with pytest.raises(AssertionError, match=r"empty\.png: count_colours is 0, and should be 100"):
+        photograph(page, "empty", count_colours, 100, timeout_secs=0)
+    page.set_content("<body style='background: linear-gradient(red, blue)'>")
+    drawn = photograph(page, "empty", count_coloured, 800_000)
+    assert count_colours(drawn) > 100
+    drawn.unlink()
 
 
 @pytest.fixture(scope="module")
@@ -87,24 +41,25 @@ def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return top
 
 
-def test_pages_of_mindinsight(converted: Path, mindinsight_server: MindInsightServer, photograph: Photograph) -> None:
+def test_pages_of_mindinsight(converted: Path, mindinsight_server: MindInsightServer, page: Page) -> None:
     client = mindinsight_server(converted / "ms")
     client.wait_job("./run")
     client.wait_lineages("./run")
     run = urllib.parse.urlencode({"train_id": "./run", "id": "./run"})
-    for page in ("scalar", "histogram", "image", "tensor"):
-        path = photograph(f"{client.url}/#/train-manage/{page}?{run}", f"mindinsight-{page}")
-        assert_drawn(path, colours=2000 if page == "image" else 100)
-    assert_drawn(photograph(f"{client.url}/#/model-traceback", "mindinsight-lineage"), colours=100)
+    for name in ("scalar", "histogram", "image", "tensor"):
+        page.goto(f"{client.url}/#/train-manage/{name}?{run}")
+        photograph(page, f"mindinsight-{name}", count_colours, 2000 if name == "image" else 100)
+    page.goto(f"{client.url}/#/model-traceback")
+    photograph(page, "mindinsight-lineage", count_colours, 100)
 
 
 @pytest.mark.tensorboard
-def test_pages_of_tensorboard(converted: Path, tensorboard_server: TensorBoardServer, photograph: Photograph) -> None:
+def test_pages_of_tensorboard(converted: Path, tensorboard_server: TensorBoardServer, page: Page) -> None:
     client = tensorboard_server(converted / "back")
     client.wait_json("data/plugin/scalars/tags", lambda runs: "loss" in runs.get("run", {}))
-    for page in ("scalars", "histograms", "images"):
-        path = photograph(f"{client.url}/?darkMode=false#{page}", f"tensorboard-{page}")
-        assert_drawn(path, colours=2000 if page == "images" else 100)
+    for name in ("scalars", "histograms", "images"):
+        page.goto(f"{client.url}/?darkMode=false#{name}")
+        photograph(page, f"tensorboard-{name}", count_colours, 2000 if name == "images" else 100)
 
 
 @pytest.fixture(scope="module")
@@ -121,34 +76,31 @@ def landscapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.tensorboard
 def test_tensorboard_draws_landscape_and_pipeline(
-    landscapes: Path, tensorboard_server: TensorBoardServer, photograph: Photograph
+    landscapes: Path, tensorboard_server: TensorBoardServer, page: Page
 ) -> None:
     client = tensorboard_server(landscapes / "tb")
     client.wait_json("data/plugin/mesh/tags", lambda runs: len(runs.get("run", {})) == 2)
     address = f"{client.url}/?darkMode=false"
-    assert count_coloured(photograph(f"{address}#mesh", "tensorboard-mesh", has_webgl=True)) > 20_000
-    assert count_coloured(photograph(f"{address}#images", "tensorboard-contour")) > 50_000
+    page.goto(f"{address}#mesh")
+    photograph(page, "tensorboard-mesh", count_coloured, 20_000)
+    page.goto(f"{address}#images")
+    photograph(page, "tensorboard-contour", count_coloured, 50_000)
     client.wait_json("data/plugin/text/tags", lambda runs: {"zip", "concat"} <= runs.keys())
-    assert_drawn(photograph(f"{address}#text", "tensorboard-dataset"), colours=100)
+    page.goto(f"{address}#text")
+    photograph(page, "tensorboard-dataset", count_colours, 100)
 
 
 def test_mindinsight_draws_landscape_and_data_set(
-    landscapes: Path, mindinsight_server: MindInsightServer, photograph: Photograph
+    landscapes: Path, mindinsight_server: MindInsightServer, page: Page
 ) -> None:
     client = mindinsight_server(landscapes / "back")
     client.wait_job("./run")
     client.wait_lineages("./zip", "./concat")
     query = {name: urllib.parse.urlencode({"train_id": f"./{name}", "id": f"./{name}"}) for name in ("run", "zip")}
-    page = f"{client.url}/#/train-manage"
-    surface = photograph(f"{page}/loss-analysis?{query['run']}", "mindinsight-landscape", has_webgl=True)
-    assert count_coloured(surface) > 40_000
-    # A worker lays the graph out in real time, while the browser's virtual time runs ahead of it on a busy machine.
-    drawn = 0
-    for _ in range(5):
-        graph = photograph(f"{page}/data-map?{query['zip']}", "mindinsight-dataset", seconds=90)
-        drawn = count_coloured(graph)
-        if drawn > 20_000:  # the legend alone has a tenth of it
-            break
-    assert drawn > 20_000
-    lineage = photograph(f"{client.url}/#/data-traceback", "mindinsight-dataset-lineage")
-    assert_drawn(lineage, colours=100)
+    address = f"{client.url}/#/train-manage"
+    page.goto(f"{address}/loss-analysis?{query['run']}")
+    photograph(page, "mindinsight-landscape", count_coloured, 40_000)
+    page.goto(f"{address}/data-map?{query['zip']}")
+    photograph(page, "mindinsight-dataset", count_coloured, 20_000)  # the legend alone has a tenth of it
+    page.goto(f"{client.url}/#/data-traceback")
+    photograph(page, "mindinsight-dataset-lineage", count_colours, 100)
