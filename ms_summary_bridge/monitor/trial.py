@@ -21,7 +21,7 @@ import msgspec
 from ms_summary_bridge.errors import BridgeError, ConfigError, MissingDependencyError
 from ms_summary_bridge.monitor.alarms.actions import OUTSIDE
 from ms_summary_bridge.monitor.alarms.alarms import list_actions
-from ms_summary_bridge.monitor.config.check import OWN_TYPES
+from ms_summary_bridge.monitor.config.fields import OWN_TYPES
 from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.runs.logdir import discover
 from ms_summary_bridge.runs.reading import RunReading, read_points

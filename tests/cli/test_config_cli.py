@@ -15,8 +15,8 @@ import yaml
 
 from ms_summary_bridge.cli.app import app, main
 from ms_summary_bridge.monitor import trial
+from ms_summary_bridge.monitor.config.fields import PARAMS, SECTION
 from ms_summary_bridge.monitor.config.file import load_config
-from ms_summary_bridge.monitor.config.keys import PARAMS, SECTION
 from ms_summary_bridge.monitor.metrics import Metric, make_metric
 from ms_summary_bridge.monitor.model.config import Bounds
 from ms_summary_bridge.monitor.model.metric_names import METRICS
@@ -106,6 +106,8 @@ def test_check_for_programs(section: Path, capsys: pytest.CaptureFixture[str]) -
         ({"per_print_step": 1, "auto_print": False}, "per_print_step has no effect"),
         ({"save_dir": "/dev/null/output"}, "save_dir: /dev/null is not a directory that can be written to"),
         ({"save_dir": "train.yaml/output"}, "train.yaml is not a directory"),
+        ({"save_dir": "$HOME/output"}, "save_dir: $HOME is taken as it stands; write ${HOME}"),
+        ({"exit_code": 3}, "exit_code has no effect: no alarm has the action stop"),
         ({"enable": False}, "nothing will be recorded"),
     ],
 )
@@ -199,7 +201,10 @@ def test_a_trial_tells_what_did_not_come_out(section: Path, here: Here, monkeypa
 
 
 @pytest.mark.parametrize("options", [[], ["--mindformers"]])
-def test_init_writes_what_check_accepts(tmp_path: Path, options: list[str], here: Here) -> None:
+def test_init_writes_what_check_accepts(
+    tmp_path: Path, options: list[str], here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALARM_URL", "https://example.com/hook")
     path = tmp_path / "monitor.yaml"
     assert here("init", path, *options).returncode == 0
     text = path.read_text(encoding="utf-8")

@@ -10,15 +10,22 @@ import pytest
 
 from ms_summary_bridge.errors import ConfigError
 from ms_summary_bridge.monitor.alarms.rules import find_rule, make_rule, rule_names
-from ms_summary_bridge.monitor.config.alert_kinds import RULE_KEYS
 from ms_summary_bridge.monitor.config.file import load_config
 from ms_summary_bridge.monitor.config.schema import build_section_schema
 from ms_summary_bridge.monitor.model.alert_config import ActionConfig, CommandConfig, WebhookConfig
 from ms_summary_bridge.monitor.model.config import DEFAULT_ALERTS
+from ms_summary_bridge.monitor.model.rule_keys import RULE_KEYS
 from tests.json_schema import is_valid
 
 TOKEN = "b7c0ffee5ec4e7"
 URL = f"https://open.feishu.cn/open-apis/bot/v2/hook/{TOKEN}"
+
+
+@pytest.fixture(autouse=True)
+def variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variables that sections below name are set."""
+    for name in ("A", "H", "HOOK"):
+        monkeypatch.setenv(name, URL)
 
 
 def problems_of(section: Any) -> list[str]:
@@ -100,11 +107,31 @@ def test_parameters_are_the_arguments_of_the_rules() -> None:
         assert set(keys) == arguments, name
 
 
+def test_variables_that_are_not_set_are_told_before_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BLANK", " ")
+    webhook = {"url": "https://host/${NONE_A}/x", "secret": "${NONE_B}", "dialect": "feishu"}
+    section = {"alert_actions": [{"webhook": "${NONE_A}"}, {"webhook": {**webhook, "headers": {"A": "${BLANK}"}}}]}
+    assert [problem.partition(" is not set")[0] for problem in problems_of(section)] == [
+        "$.alert_actions[0].webhook.url: the environment variable NONE_A",
+        "$.alert_actions[1].webhook.url: the environment variable NONE_A",
+        "$.alert_actions[1].webhook.secret: the environment variable NONE_B",
+        "$.alert_actions[1].webhook.headers.A: the environment variable BLANK",
+    ]
+    assert not load_config({**section, "enable": False}).enable, "what is off may name what is set elsewhere"
+    (action,) = load_config({"alert_actions": [{"webhook": "${HOOK}"}]}).alert_actions
+    assert action.webhook is not None
+    assert action.webhook.url == "${HOOK}", "a secret is not kept"
+    assert "must be an address" in problems_of({"alert_actions": {"webhook": "${not a name}"}})[0]
+    # A program's arguments are left alone: a shell in it expands them when the alarm comes.
+    config = load_config({"alert_actions": {"command": ["sh", "-c", "echo ${ALARM_STEP}"]}})
+    assert config.alert_actions[0].title == "command sh"
+
+
 WRONG = [
     ({"alerts": [{"rule": "spke"}]}, "$.alerts[0].rule: there is no rule 'spke'; did you mean 'spike'?"),
     ({"alerts": ["spke"]}, "did you mean 'spike'?"),
     ({"alerts": [{"factor": 3}]}, "$.alerts[0].rule: names no rule; there are threshold, nonfinite, overflow_streak"),
-    ({"alerts": [{"rule": "spike", "facter": 3}]}, "there is no key 'facter' here; did you mean 'factor'?"),
+    ({"alerts": [{"rule": "spike", "facter": 3}]}, "there is no key 'facter'; did you mean 'factor'?"),
     ({"alerts": [{"rule": "spike", "factor": "much"}]}, "$.alerts[0].factor: must be a number"),
     ({"alerts": [{"rule": "spike", "factor": 0}]}, "must be greater than 0"),
     ({"alerts": [{"rule": "spike", "window": 10**12}]}, "$.alerts[0].window: is too large"),
@@ -115,8 +142,8 @@ WRONG = [
     ({"alerts": [{"rule": "divergence", "share": 1.5}]}, "must be between 0 and 1"),
     ({"alerts": "all"}, "$.alerts: must be true, false or a list"),
     ({"alerts": [{"rule": "spike", "actions": ["lgo"]}]}, "no action 'lgo'; did you mean 'log'?"),
-    ({"alert_actions": ["tensorboard"]}, "is no action: every alarm goes to each backend"),
-    ({"alert_actions": ["log", "log"]}, "$.alert_actions[1]: is in the list twice"),
+    ({"alert_actions": ["tensorboard"]}, "cannot be an action: every alarm goes to each backend"),
+    ({"alert_actions": ["log", "log"]}, "$.alert_actions[1]: 'log' is in the list twice"),
     ({"alert_actions": ["webhook"]}, "webhook must say which"),
     ({"alert_actions": [{"command": "rm -rf /tmp/x"}]}, "must be the program and its arguments as a list"),
     ({"alert_actions": [{"command": {"argv": ["a"], "timout": 3}}]}, "did you mean 'timeout'?"),

@@ -9,7 +9,7 @@ import re
 from collections import OrderedDict
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -18,10 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ms_summary_bridge.errors import ConfigError, UsageError
+from ms_summary_bridge.monitor.config.fields import PARAMS, SECTION
 from ms_summary_bridge.monitor.config.file import load_config
-from ms_summary_bridge.monitor.config.keys import BRIDGE_ARGUMENTS, PARAMS, SECTION
 from ms_summary_bridge.monitor.config.schema import build_schema, build_section_schema
 from ms_summary_bridge.monitor.model.config import Bounds, MetricConfig, MonitorConfig
+from ms_summary_bridge.monitor.model.keys import BridgeArgument
 from ms_summary_bridge.monitor.model.metric_names import ALIASES, METRICS, MetricName, add_name
 from tests.json_schema import is_valid
 
@@ -254,7 +255,7 @@ def test_dicts_of_other_programs() -> None:
     endless: dict[str, Any] = {}
     endless["tags"] = endless
     assert any("holds itself" in problem for problem in problems_of(endless))
-    assert "is no value of a configuration" in problem_of({"bridge": {"collect_freq": object()}})
+    assert "cannot be a value of a configuration" in problem_of({"bridge": {"collect_freq": object()}})
     assert "more than 64 bits" in problem_of({"tags": {"a": 1 << 70}})
     assert "half a character" in problem_of({"tags": {"a": "\ud800"}})
 
@@ -264,6 +265,30 @@ def test_a_given_dict_stays_as_it_is(tmp_path: Path) -> None:
     given = {"extends": str(base), "tags": {"b": 2}}
     assert load_config(given, overrides=["tags.c=3"]).tags == {"a": 1, "b": 2, "c": 3}
     assert given == {"extends": str(base), "tags": {"b": 2}}
+
+
+def test_variables_of_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PLACE", str(tmp_path))
+    monkeypatch.setenv("SLURM_JOB_ID", "77")
+    write(tmp_path / "base.yaml", "csv: true")
+    section = {
+        "extends": "${PLACE}/base.yaml",
+        "save_dir": "${PLACE}/x",
+        "run_id": "job-${SLURM_JOB_ID}",
+        "tags": {"job": "${SLURM_JOB_ID}"},
+        "bridge": {"summary_dir": "${PLACE}/s"},
+    }
+    config = load_config(section)
+    assert (config.save_dir, config.run_id, config.csv) == (f"{tmp_path}/x", "job-77", True)
+    assert (config.tags, config.bridge) == ({"job": "77"}, {"summary_dir": f"{tmp_path}/s"})
+    assert config.raw["save_dir"] == "${PLACE}/x"
+    monkeypatch.delenv("PLACE")
+    del section["extends"]
+    assert [problem.partition(" is not set")[0] for problem in problems_of(section)] == [
+        "$.save_dir: the environment variable PLACE",
+        "$.bridge.summary_dir: the environment variable PLACE",
+    ]
+    assert "without a slash" in problem_of({"run_id": "${HOME}"})
 
 
 # ---------------------------------------------------------------- YAML
@@ -381,17 +406,17 @@ def test_every_problem_at_once(tmp_path: Path) -> None:
         ("csv: !!python/object/apply:os.system ['true']", "plain values only"),
         ("csv: !!python/name:os.system", "plain values only"),
         ("run_id: !!timestamp 2020-01-01", "plain values only"),
-        ("csv: !!bool maybe", "is no boolean"),
+        ("csv: !!bool maybe", "cannot be read as a boolean"),
         ("csv: !!int [1]", "does not fit"),
         ("csv: 'true", "line 1: found unexpected end"),
         ("csv: true\n---\ncsv: true", "found another document"),
         ("csv: *a", "undefined alias"),
         ("tags: &a {b: *a}", "holds itself"),
-        ("? [1]\n: 2", "unhashable"),
-        ("a: \x01", "is no YAML"),
+        ("? [1]\n: 2", "a key must be a word"),
+        ("a: \x01", "cannot be read as YAML"),
         ("[" * 2000, "levels deep"),
         ("{a: " * 60 + "1" + "}" * 60, "levels deep"),
-        ("seq_length: " + "9" * 5000, "is no integer"),
+        ("seq_length: " + "9" * 5000, "cannot be read as a whole number"),
     ],
 )
 def test_no_yaml_or_none_of_ours(tmp_path: Path, text: str, words: str) -> None:
@@ -426,9 +451,9 @@ def test_encodings(tmp_path: Path) -> None:
 def test_what_is_no_file(tmp_path: Path) -> None:
     assert "No such file" in problem_of(tmp_path / "none.yaml")
     assert "is a directory" in problem_of(tmp_path)
-    assert "is no plain file" in problem_of("/dev/zero")
-    assert "is no name of a file" in problem_of("a\0b")
-    assert "is no path of a file" in problem_of("monitor_config:\n  csv: true")
+    assert "is a device or a pipe" in problem_of("/dev/zero")
+    assert "cannot be the name of a file" in problem_of("a\0b")
+    assert "cannot be the path of a file" in problem_of("monitor_config:\n  csv: true")
     assert "larger than 1 MiB" in problem_of(write(tmp_path / "large.yaml", "#" * ((1 << 20) + 1)))
     for wrong in (None, 3, ["a"], b"a.yaml"):
         assert problem_of(wrong)
@@ -647,7 +672,7 @@ def test_arguments_of_the_bridge_are_its_own() -> None:
     tree = ast.parse((ROOT / "ms_summary_bridge" / "callback" / "bridge.py").read_text(encoding="utf-8"))
     (bridge,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "SummaryBridge")
     (init,) = (node for node in bridge.body if isinstance(node, ast.FunctionDef) and node.name == "__init__")
-    assert tuple(argument.arg for argument in [*init.args.args[1:], *init.args.kwonlyargs]) == BRIDGE_ARGUMENTS
+    assert tuple(argument.arg for argument in [*init.args.args[1:], *init.args.kwonlyargs]) == get_args(BridgeArgument)
 
 
 # ---------------------------------------------------------------- anything at all

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
+import re
 from typing import Final
 
 from ms_summary_bridge.monitor.model.config import MonitorConfig
@@ -43,6 +44,11 @@ def find_advice(config: MonitorConfig) -> list[str]:
         advice.append("per_print_step has no effect: auto_print is false")
     if "wandb" in config.backends and importlib.util.find_spec("wandb") is None:
         advice.append("backend: wandb is not installed here: pip install wandb")
+    actions = [*config.alert_actions, *(action for alert in config.alerts for action in alert.actions or ())]
+    if config.exit_code is not None and all(action.kind != "stop" for action in actions):
+        advice.append("exit_code has no effect: no alarm has the action stop")
+    for name in re.findall(r"\$\w+", config.save_dir):
+        advice.append(f"save_dir: {name} is taken as it stands; write ${{{name[1:]}}} for the variable")
     place = _find_unwritable(config.save_dir)
     if place:
         advice.append(f"save_dir: {place} is not a directory that can be written to here")

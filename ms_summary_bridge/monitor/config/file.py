@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ms_summary_bridge.errors import ConfigError
-from ms_summary_bridge.monitor.config.check import check_section
-from ms_summary_bridge.monitor.config.keys import PARAMS, SECTION
-from ms_summary_bridge.monitor.config.kinds import Text
+from ms_summary_bridge.monitor.config.fields import PARAMS, SECTION, read_fields
 from ms_summary_bridge.monitor.config.mindformers_section import (
     MONITOR_TYPE,
     check_bridge_entries,
@@ -18,13 +16,15 @@ from ms_summary_bridge.monitor.config.mindformers_section import (
     refuse_misplaced,
 )
 from ms_summary_bridge.monitor.config.plain import to_plain
-from ms_summary_bridge.monitor.config.problems import INVALID, Problems, nearest, show
-from ms_summary_bridge.monitor.config.yaml_text import join_path, read_file, read_value
-from ms_summary_bridge.monitor.model.config import MonitorConfig
+from ms_summary_bridge.monitor.config.problems import INVALID, Problems, join_path, nearest, show
+from ms_summary_bridge.monitor.config.section import check_section, make_walk
+from ms_summary_bridge.monitor.config.yaml_text import read_file, read_value
+from ms_summary_bridge.monitor.model.config import MonitorConfig, WrittenKeys
 
 __all__ = ["load_config"]
 
 _OUR_KEYS: Final = {*SECTION, *PARAMS, "callback", "extends"}
+_EXTENDS: Final = read_fields(WrittenKeys)["extends"].kind
 _MAX_BASES: Final = 16
 _KEY: Final = "monitor_config"
 _ALONE: Final = {"save_best_ckpt": True}  # what `monitor_config: true` says: all defaults, and the best checkpoint
@@ -71,7 +71,7 @@ def _read(source: Any) -> _Section:
     if isinstance(source, str | os.PathLike):
         path = os.fspath(source)
         if not isinstance(path, str) or "\n" in path:
-            raise ConfigError([f"{show(path)} is no path of a file: give a path, or a dict"])
+            raise ConfigError([f"{show(path)} cannot be the path of a file: give a path, or a dict"])
         document = read_file(path)
         section = _find(document.data, document.places)
         return section._replace(problems=document.problems + section.problems)
@@ -161,7 +161,8 @@ def _follow_bases(section: _Section, problems: Problems, source: Any) -> Any:
         base = value.pop("extends")
         if base is None:
             break
-        if Text().check(base, here, problems) is INVALID:
+        base = make_walk(problems).check(_EXTENDS, base, here)
+        if base is INVALID:
             break
         path = os.path.join(directory, os.path.expanduser(base))
         if os.path.realpath(path) in seen:

@@ -7,17 +7,17 @@ on MindFormers 1.9.0; its template is the same in 2.1.0). So our keys live in an
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import yaml
 
-from ms_summary_bridge.monitor.config.keys import BRIDGE_ARGUMENTS, PARAMS, SECTION
-from ms_summary_bridge.monitor.config.problems import Problems, nearest
-from ms_summary_bridge.monitor.config.yaml_text import join_path
+from ms_summary_bridge.monitor.config.fields import OWN_TYPES, PARAMS, SECTION
+from ms_summary_bridge.monitor.config.problems import Problems, join_path, nearest
+from ms_summary_bridge.monitor.model.keys import BridgeArgument
 
 __all__ = ["BRIDGE_TYPE", "MONITOR_TYPE", "check_bridge_entries", "find_entries", "is_mindformers", "refuse_misplaced"]
 
-MONITOR_TYPE: Final = "MindSporeTransformersMonitor"
+MONITOR_TYPE: Final = OWN_TYPES[0]
 BRIDGE_TYPE: Final = "SummaryBridgeMonitor"
 
 # What MindFormers takes in its monitor_config: class MonitorConfig of mindformers/tools/register/template.py, 1.9.0.
@@ -66,8 +66,8 @@ def check_bridge_entries(data: Mapping[Any, Any], problems: Problems) -> None:
     for path, kind, entry in find_entries(data):
         if kind == BRIDGE_TYPE:
             for name in entry:
-                if name not in ("type", "auto_register", *BRIDGE_ARGUMENTS):
-                    hint = nearest(name, BRIDGE_ARGUMENTS)
+                if name not in ("type", "auto_register", *get_args(BridgeArgument)):
+                    hint = nearest(name, get_args(BridgeArgument))
                     problems.add(join_path(path, name), f"SummaryBridge has no argument {name!r}{hint}")
 
 

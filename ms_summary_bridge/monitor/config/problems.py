@@ -8,14 +8,15 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-__all__ = ["INVALID", "Kind", "Problems", "check_mapping", "nearest", "show"]
+__all__ = ["INVALID", "Problems", "join_path", "nearest", "show"]
 
-INVALID: Final = object()
+INVALID: Final[Any] = object()
 """What a check returns for a value that it has refused."""
 
 _SHOWN: Final = 60
+_PLAIN_KEY: Final = re.compile(r"[\w-]+")
 
 
 class Problems:
@@ -29,11 +30,12 @@ class Problems:
         self._places = {} if places is None else places
         self.lines: list[str] = []
 
-    def add(self, path: str, text: str) -> None:
-        """Adds a problem with the value at this path."""
+    def add(self, path: str, text: str) -> Any:
+        """Adds a problem with the value at this path; returns `INVALID`."""
         place = self._find(path)
         line, newline, more = text.partition("\n")  # what follows are lines to write into a file
         self.lines.append(f"{path}: {line}{f' ({place})' if place else ''}{newline}{more}")
+        return INVALID
 
     def _find(self, path: str) -> str:
         while path not in self._places:
@@ -44,6 +46,14 @@ class Problems:
         return self._places[path]
 
 
+def join_path(path: str, key: object) -> str:
+    """Returns the path of an item: `$.a`, `$.a[0]`, `$["a.b"]`."""
+    if isinstance(key, int) and not isinstance(key, bool):
+        return f"{path}[{key}]"
+    text = str(key)
+    return f"{path}.{text}" if _PLAIN_KEY.fullmatch(text) else f'{path}["{text}"]'
+
+
 def show(value: Any) -> str:
     """Returns a value as one short line."""
     text = repr(value)
@@ -52,27 +62,5 @@ def show(value: Any) -> str:
 
 def nearest(word: object, words: Iterable[str], *, likeness: float = 0.6) -> str:
     """Returns `; did you mean 'loss'?` for a word that is nearly one of these, and nothing for another one."""
-    known = list(words)
-    close = difflib.get_close_matches(str(word).lower()[:100], known, n=1, cutoff=likeness)
+    close = difflib.get_close_matches(str(word).lower()[:100], list(words), n=1, cutoff=likeness)
     return f"; did you mean {close[0]!r}?" if close else ""
-
-
-class Kind(Protocol):
-    """One kind of value."""
-
-    def check(self, value: Any, path: str, problems: Problems) -> Any:
-        """Returns the value in its one form, or `INVALID` after adding problems."""
-
-    def schema(self) -> dict[str, Any]:
-        """Returns the JSON schema of the values that `check` takes."""
-
-
-def check_mapping(value: Any, path: str, problems: Problems, example: str) -> dict[str, Any] | None:
-    """Returns a mapping, or None after adding a problem; `example` says what one looks like.
-
-    A key without a value is there like any other; it asks for the default.
-    """
-    if isinstance(value, dict):
-        return dict(value)
-    problems.add(path, f"must be a mapping, like {example}, got {show(value)}")
-    return None

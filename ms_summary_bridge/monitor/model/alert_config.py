@@ -6,15 +6,19 @@ The watchdog, which is another process, gets `ActionConfig`s as JSON; so they ho
 from __future__ import annotations
 
 import re
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Meta
+
+from ms_summary_bridge.monitor.model.keys import AboveZero, Count, NotNegative, Text, ZeroOrMore, key
 
 __all__ = [
     "ACTIONS",
     "DIALECTS",
     "HIDDEN",
+    "VARIABLE",
     "ActionConfig",
     "ActionKind",
     "AlertConfig",
@@ -27,52 +31,41 @@ __all__ = [
 ActionKind = Literal["log", "command", "webhook", "save_checkpoint", "stop", "dump_stacks"]
 Dialect = Literal["json", "feishu", "dingtalk", "wecom", "slack"]
 
-ACTIONS: Final[tuple[ActionKind, ...]] = ("log", "command", "webhook", "save_checkpoint", "stop", "dump_stacks")
-DIALECTS: Final[tuple[Dialect, ...]] = ("json", "feishu", "dingtalk", "wecom", "slack")
+ACTIONS: Final[tuple[ActionKind, ...]] = get_args(ActionKind)
+DIALECTS: Final[tuple[Dialect, ...]] = get_args(Dialect)
 
 HIDDEN: Final = "***"
-_VARIABLE: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}", re.ASCII)
+VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
+"""What stands for the value of an environment variable."""
 _HOST: Final = re.compile(r"[A-Za-z0-9:_.-]+", re.ASCII)
 _SECRETS: Final = ("url", "secret", "headers")
+_Hidden = Annotated[str, Meta(extra={"form": "hidden"})]
 
 
 class CommandConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """A program that is started for each alarm.
+    """A program that is started for each alarm."""
 
-    Attributes:
-        argv: The program and its arguments; no shell reads them.
-        timeout: Seconds after which it is killed, with all that it started.
-    """
-
-    argv: tuple[str, ...]
-    timeout: float = 30.0
+    argv: Annotated[tuple[str, ...], key("the program and its arguments, as a list; no shell reads them", form="argv")]
+    timeout: Annotated[AboveZero, key("seconds after which it is killed, with all that it started")] = 30.0
 
 
 class WebhookConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """An address that is told of each alarm. Address, secret and headers are never shown.
+    """An address that is told of each alarm. Address, secret and headers are never shown; each may hold `${NAME}`."""
 
-    Attributes:
-        dialect: What the service behind it understands.
-        url: The address, or `${NAME}` for the value of an environment variable.
-        secret: Of the signature, where the service asks for one; `${NAME}` as above.
-        headers: More lines of the request's head; `${NAME}` as above.
-        keyword: A word that must be in each message, where the service asks for one.
-        timeout: Seconds of one attempt.
-        attempts: How often it is tried.
-    """
-
-    dialect: Dialect = "json"
-    url: str
-    secret: str = ""
-    headers: tuple[tuple[str, str], ...] = ()
-    keyword: str = ""
-    timeout: float = 10.0
-    attempts: int = 4
+    url: Annotated[str, key("the address, or ${NAME} for that in an environment variable", form="address")]
+    dialect: Annotated[Dialect, key("what the service understands; found by the host if not given")] = "json"
+    secret: Annotated[_Hidden, key("of the signature (Feishu, DingTalk), or ${NAME}")] = ""
+    headers: Annotated[
+        tuple[tuple[str, str], ...], key("more lines of the request's head, {name: text}", form="headers")
+    ] = ()
+    keyword: Annotated[Text, key("a word that the service wants in each message")] = ""
+    timeout: Annotated[AboveZero, key("seconds of one attempt")] = 10.0
+    attempts: Annotated[Count, key("how often it is tried")] = 4
 
     @property
     def place(self) -> str:
         """What may be shown of the address: its host, or the name of the variable."""
-        if _VARIABLE.fullmatch(self.url):
+        if VARIABLE.fullmatch(self.url):
             return self.url
         try:
             host = urlsplit(self.url).hostname or ""
@@ -85,13 +78,7 @@ class WebhookConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ActionConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is done when an alarm is raised.
-
-    Attributes:
-        kind: A name of `ACTIONS`.
-        command: Of the kind `command`.
-        webhook: Of the kind `webhook`.
-    """
+    """One thing that is done when an alarm is raised; the kinds `command` and `webhook` say more under their name."""
 
     kind: ActionKind
     command: CommandConfig | None = None
@@ -108,21 +95,17 @@ class ActionConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlertConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule.
-
-    Attributes:
-        rule: A name of `monitor.alarms.rules`.
-        params: Arguments of its class.
-        actions: What is done; None for what `alert_actions` says.
-        cool_down: Seconds in which it is not repeated; None for that of the callback.
-        after_steps: Steps of the session in which it says nothing.
-    """
+    """One rule: a name of `monitor.alarms.rules`, and in `params` the arguments of its class (see `rule_keys`)."""
 
     rule: str
     params: dict[str, Any] = {}
-    actions: tuple[ActionConfig, ...] | None = None
-    cool_down: float | None = None
-    after_steps: int = 0
+    actions: Annotated[tuple[ActionConfig, ...] | None, key("what is done; alert_actions if not given", one=True)] = (
+        None
+    )
+    cool_down: Annotated[
+        NotNegative | None, key("seconds in which it is not repeated; that of the callback if not given")
+    ] = None
+    after_steps: Annotated[ZeroOrMore, key("steps of the session in which it says nothing")] = 0
 
 
 def hide_secrets(value: Any) -> Any:
@@ -159,6 +142,6 @@ def _mask(value: Any) -> Any:
         return {name: _mask(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [_mask(inner) for inner in value]
-    if not value or (isinstance(value, str) and _VARIABLE.fullmatch(value)):
+    if not value or (isinstance(value, str) and VARIABLE.fullmatch(value)):
         return value
     return HIDDEN
