@@ -18,13 +18,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ms_summary_bridge.errors import ConfigError, UsageError
-from ms_summary_bridge.monitor.config.fields import PARAMS, SECTION
+from ms_summary_bridge.monitor.config.fields import PARAMS, SECTION, say_flow
 from ms_summary_bridge.monitor.config.file import load_config
 from ms_summary_bridge.monitor.config.schema import build_schema, build_section_schema
 from ms_summary_bridge.monitor.model.config import Bounds, MetricConfig, MonitorConfig
 from ms_summary_bridge.monitor.model.keys import BridgeArgument
 from ms_summary_bridge.monitor.model.metric_names import ALIASES, METRICS, MetricName, add_name
 from tests.json_schema import is_valid
+from tests.project.test_docs import tables
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -666,6 +667,18 @@ def test_schema_explains_every_key() -> None:
     defaults = {name: schema["default"] for name, schema in section.items() if "default" in schema}
     assert defaults["interval"] == "auto"
     assert content(load_config(defaults)) == content(MonitorConfig())
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
+def test_table_of_keys_is_that_of_the_structs(name: str) -> None:
+    rows = [row for table in tables((ROOT / name).read_text(encoding="utf-8")) for row in table]
+    first = next(number for number, row in enumerate(rows) if row[0] == "`enable`")
+    fields = {**SECTION, **PARAMS}
+    wanted = []
+    for key, field in fields.items():
+        default = "" if field.default in (None, {}) else f"`{say_flow(field.default)}`"
+        wanted.append([f"`{key}`", default, *([field.meaning] if name == "README.md" else [])])
+    assert [row[: len(wanted[0])] for row in rows[first : first + len(fields)]] == wanted
 
 
 def test_arguments_of_the_bridge_are_its_own() -> None:

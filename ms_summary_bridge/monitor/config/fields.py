@@ -82,6 +82,8 @@ def _write(default: Any) -> Any:
 
 def say_flow(value: Any) -> str:
     """Returns a value as YAML in one line."""
+    if isinstance(value, float) and value >= 1e6:
+        return f"{value:.1e}".replace("e+0", "e+")
     text = yaml.safe_dump([value], default_flow_style=True, width=1 << 20, allow_unicode=True, sort_keys=False)
     return text.strip()[1:-1]
 

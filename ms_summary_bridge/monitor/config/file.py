@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ms_summary_bridge.errors import ConfigError
+from ms_summary_bridge.monitor.config.document import read_file, read_text, to_plain
 from ms_summary_bridge.monitor.config.fields import PARAMS, SECTION, read_fields
 from ms_summary_bridge.monitor.config.mindformers_section import (
     MONITOR_TYPE,
@@ -15,10 +16,8 @@ from ms_summary_bridge.monitor.config.mindformers_section import (
     is_mindformers,
     refuse_misplaced,
 )
-from ms_summary_bridge.monitor.config.plain import to_plain
 from ms_summary_bridge.monitor.config.problems import INVALID, Problems, join_path, nearest, show
 from ms_summary_bridge.monitor.config.section import check_section, make_walk
-from ms_summary_bridge.monitor.config.yaml_text import read_file, read_value
 from ms_summary_bridge.monitor.model.config import MonitorConfig, WrittenKeys
 
 __all__ = ["load_config"]
@@ -202,10 +201,11 @@ def _override(value: Any, overrides: Sequence[str], section: _Section, problems:
             problems.lines.append(f"{option}: must be a path and a value, like interval=30 or tags.dataset=v3")
             continue
         try:
-            given = read_value(text, option)
+            document = read_text(text, option)
         except ConfigError as error:
             problems.lines += error.problems
             continue
+        problems.lines += document.problems
         value = _as_mapping(value)
         path = section.path
         inner = value
@@ -221,5 +221,5 @@ def _override(value: Any, overrides: Sequence[str], section: _Section, problems:
             continue
         path = join_path(path, names[-1])
         section.places[path] = option
-        inner[names[-1]] = to_plain(given, path, problems)
+        inner[names[-1]] = to_plain(document.data, path, problems)
     return value

@@ -149,11 +149,8 @@ def _rule_fields(rule: str) -> dict[str, Field]:
         name: make_field(name, inspect.type_info(kind), defaults[name].default)
         for name, kind in RULE_KEYS[rule].items()
     }
-    return {
-        **own,
-        **{n: field for n, field in read_fields(AlertConfig).items() if n not in ("rule", "params")},
-        **_SWITCH,
-    }
+    rest = {name: field for name, field in read_fields(AlertConfig).items() if name not in ("rule", "params")}
+    return {**own, **_SWITCH, **rest}
 
 
 def _check_alerts(walk: Walk, value: Any, path: str, marks: Marks) -> Any:

@@ -21,7 +21,7 @@ from ms_summary_bridge.monitor.config.fields import (
     read_fields,
 )
 from ms_summary_bridge.monitor.config.forms import FORMS
-from ms_summary_bridge.monitor.model.config import CallbackConfig, WrittenKeys
+from ms_summary_bridge.monitor.model.config import CallbackConfig, MonitorConfig, WrittenKeys
 
 __all__ = ["build_schema", "build_section_schema"]
 
@@ -44,7 +44,7 @@ def build_section_schema() -> dict[str, Any]:
     ours = {**PARAMS, **SHARED}
     callback = {
         "type": ["object", "null"],
-        "description": "the callback that carries the monitor, and when it warns",
+        "description": read_fields(MonitorConfig)["callback"].meaning,
         "properties": {
             **describe_fields({"type": read_fields(CallbackConfig)["type"]}, _describe),
             "params": {"type": ["object", "null"], "properties": describe_fields(ours, _describe)},

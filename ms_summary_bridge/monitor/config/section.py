@@ -44,7 +44,7 @@ def check_section(section: Any, path: str, problems: Problems, source: str) -> M
     values = walk.keys({**SECTION, **PARAMS}, given, path)
     inner = join_path(path, "callback")
     kind, params, of_callback = (_TYPE.default, {}, {}) if callback is None else _check_callback(walk, callback, inner)
-    for name in sorted(values.keys() & of_callback.keys()):
+    for name in sorted(values.keys() & of_callback.keys() & {*PARAMS, *SHARED}):
         problems.add(join_path(path, name), "is given here and in callback.params: keep one of the two")
     values.update(of_callback)
     _choose_backends(values, given, path, problems)

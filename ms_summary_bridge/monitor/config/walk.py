@@ -8,13 +8,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, get_args
 
 from msgspec import inspect
 
 from ms_summary_bridge.monitor.config.fields import Field, read_fields, say_flow
 from ms_summary_bridge.monitor.config.problems import INVALID, Problems, join_path, nearest, show
-from ms_summary_bridge.monitor.model.alert_config import VARIABLE
+from ms_summary_bridge.monitor.model.alert_config import VARIABLE, Dialect
+from ms_summary_bridge.monitor.model.config import Backend, HangAction, LogLevel
+from ms_summary_bridge.monitor.model.rule_keys import Mode
 
 __all__ = ["Describe", "Form", "Marks", "Walk"]
 
@@ -25,6 +27,9 @@ _OCTAL: Final = re.compile(r"[-+]?0[0-9]+", re.ASCII)
 _BOOLEAN_WORDS: Final = {"true", "yes", "on", "y", "false", "no", "off", "n"}
 _MAX_WHOLE: Final = (1 << 63) - 1
 _FEW: Final = 16  # keys that a message lists
+_ALL_KEYS: Final = "`ms-summary-bridge config schema` lists all keys"
+_ORDERED: Final = {frozenset(words): words for words in map(get_args, (Backend, HangAction, LogLevel, Mode, Dialect))}
+"""The words of choices in the order of their declaration, which msgspec does not keep."""
 
 Marks: TypeAlias = Mapping[str, Any]
 Describe: TypeAlias = Callable[[inspect.Type], dict[str, Any]]
@@ -74,7 +79,7 @@ class Walk:
             case inspect.FloatType():
                 return self._number(kind, value, path, is_finite=not marks.get("infinite"))
             case inspect.LiteralType(values=words):
-                return self.choose(tuple(map(str, words)), value, path)
+                return self.choose(words, value, path)
             case inspect.StrType(pattern=pattern):
                 return self.text(value, path, pattern=pattern if "words" in marks else None, words=marks.get("words"))
             case inspect.VarTupleType(item_type=item):
@@ -82,7 +87,7 @@ class Walk:
             case inspect.DictType():
                 return self._dict(kind, value, path, marks)
             case inspect.StructType(cls=cls):
-                return self.struct(cls, value, path)
+                return self.struct(cls, value, path, marks.get("example"))
         return self.expand(value, path) if isinstance(value, str) else value
 
     # ------------------------------------------------------------------ what has fields or items
@@ -121,15 +126,16 @@ class Walk:
 
     def no_key(self, name: str, known: list[str], path: str) -> Any:
         """Adds a problem for a key that does not exist."""
-        listed = (
-            f"there are {', '.join(known)}" if len(known) <= _FEW else "`ms-summary-bridge config schema` lists all"
-        )
+        listed = f"there are {', '.join(known)}" if len(known) <= _FEW else _ALL_KEYS
         return self.problems.add(path, f"there is no key {name!r}{nearest(name, known) or f'; {listed}'}")
 
-    def struct(self, cls: type, value: Any, path: str) -> Any:
+    def struct(self, cls: type, value: Any, path: str, example: Any = None) -> Any:
         """Checks a mapping with the fields of a struct, or its first field alone, and makes the struct."""
         fields = read_fields(cls)
         first = next(iter(fields.values()))
+        if example is not None and not isinstance(value, dict | bool):
+            text = f"must be true, false or a mapping, like {say_flow(example)}, got {show(value)}"
+            return self.problems.add(path, text)
         if isinstance(value, dict):
             values = self.keys(fields, value, path)
         else:
@@ -178,11 +184,11 @@ class Walk:
     # ------------------------------------------------------------------ single values
 
     def _union(self, kind: inspect.UnionType, value: Any, path: str, marks: Marks) -> Any:
-        kinds = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
-        words = [str(word) for one in kinds if isinstance(one, inspect.LiteralType) for word in one.values]
-        if words and len(kinds) > 1 and isinstance(value, str) and not _NUMERIC.match(value):
-            return self.choose(tuple(words), value, path, "a number")
-        return self.check(kinds[0], value, path, marks)
+        one, *others = (one for one in kind.types if not isinstance(one, inspect.NoneType))
+        for other in others:
+            if isinstance(other, inspect.LiteralType) and isinstance(value, str) and not _NUMERIC.match(value):
+                return self.choose(other.values, value, path, "a number")
+        return self.check(one, value, path, marks)
 
     def _flag(self, value: Any, path: str) -> Any:
         if isinstance(value, bool):
@@ -232,15 +238,14 @@ class Walk:
             return self.problems.add(path, f"must be {kind.ge} or more, got {show(value)}")
         return int(number)
 
-    def choose(self, words: tuple[str, ...], value: Any, path: str, other: str | None = None) -> Any:
+    def choose(self, given: tuple[Any, ...], value: Any, path: str, other: str = "") -> Any:
         """Checks one of a few words, in any letters; returns it in its one spelling."""
-        if isinstance(value, str):
-            for word in words:
-                if value.lower() == word.lower():
-                    return word
-        listed = [*words, *([other] if other else [])]
-        choice = " or ".join(filter(None, (", ".join(listed[:-1]), listed[-1])))
-        hint = nearest(value, [word.lower() for word in words]) if isinstance(value, str) else ""
+        words = {word.lower(): word for word in _ORDERED.get(frozenset(given), given)}
+        if isinstance(value, str) and value.lower() in words:
+            return words[value.lower()]
+        listed = [*words.values(), *filter(None, [other])]
+        choice = " or ".join(filter(None, [", ".join(listed[:-1]), listed[-1]]))
+        hint = nearest(value, words) if isinstance(value, str) else ""
         return self.problems.add(path, f"must be {choice}, got {show(value)}{hint}")
 
     def text(self, value: Any, path: str, *, pattern: str | None = None, words: str | None = None) -> Any:

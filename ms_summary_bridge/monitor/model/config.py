@@ -31,6 +31,8 @@ __all__ = [
     "Backend",
     "Bounds",
     "CallbackConfig",
+    "HangAction",
+    "LogLevel",
     "MetricConfig",
     "MonitorConfig",
     "WatchdogConfig",
@@ -39,6 +41,8 @@ __all__ = [
 
 Backend = Literal["local", "tensorboard", "mindinsight", "wandb"]
 """Where values can go, in the order of the documentation."""
+LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
+HangAction = Literal["report", "kill"]
 
 DEFAULT_METRICS: Final = ("loss", "lr", "step_time", "samples_per_second", "memory_usage")
 
@@ -103,9 +107,7 @@ class CallbackConfig(msgspec.Struct, frozen=True, kw_only=True):
         key("MindSporeTransformersMonitor, or a class of your own: a registered name, or package.module:Class"),
     ] = "MindSporeTransformersMonitor"
     params: dict[str, Any] = {}
-    log_level: Annotated[
-        Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], key("lowest level of the lines on the console")
-    ] = "INFO"
+    log_level: Annotated[LogLevel, key("lowest level of the lines on the console")] = "INFO"
     warn_on_value: Annotated[
         dict[MetricKey, Bounds],
         key(
@@ -132,9 +134,7 @@ class WatchdogConfig(msgspec.Struct, frozen=True, kw_only=True):
     evaluation_limit: Annotated[AboveZero, key("seconds of one evaluation")] = 3600.0
     checkpoint_limit: Annotated[AboveZero, key("seconds for saving one checkpoint")] = 1800.0
     callback_limit: Annotated[AboveZero, key("seconds in other callbacks, and between two epochs")] = 1800.0
-    action: Annotated[
-        Literal["report", "kill"], key("report alone, or kill as well, so that a launcher can begin again")
-    ] = "report"
+    action: Annotated[HangAction, key("report alone, or kill as well, so that a launcher can begin again")] = "report"
     grace: Annotated[NotNegative, key("seconds between SIGTERM and SIGKILL")] = 30.0
     actions: Annotated[
         tuple[ActionConfig, ...] | None,

@@ -8,7 +8,9 @@ from msgspec import Meta
 
 from ms_summary_bridge.monitor.model.keys import AboveZero, Count, MetricKey, NotNegative, Share, ZeroOrMore, key
 
-__all__ = ["RULE_KEYS"]
+__all__ = ["RULE_KEYS", "Mode"]
+
+Mode = Literal["min", "max"]
 
 _Metric = Annotated[MetricKey, key("the metric")]
 _Kept = Annotated[int, Meta(ge=16, le=100_000)]  # steps that a rule keeps in memory
@@ -52,7 +54,7 @@ RULE_KEYS: Final[dict[str, dict[str, Any]]] = {
         "metric": _Metric,
         "patience": Annotated[Count, key("steps without a new best")],
         "min_delta": Annotated[NotNegative, key("by how much a new best must be better")],
-        "mode": Annotated[Literal["min", "max"], key("whether less is better, or more")],
+        "mode": Annotated[Mode, key("whether less is better, or more")],
     },
     "throughput_drop": {
         "ratio": Annotated[Share, key("which part of the usual speed is too little")],

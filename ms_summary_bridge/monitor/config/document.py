@@ -1,4 +1,4 @@
-"""Reads one YAML document as a person means it, and remembers the line of every value.
+"""Plain values of a configuration: of one YAML document, as a person means it, or of a dict of the user's.
 
 PyYAML follows YAML 1.1, in which `1e-5` is text, `010` is 8 and `1:30` is 90. Here a number is what YAML 1.2 takes for
 one: `1e-5` is a number, `010` and `1:30` are text, which the check refuses where a number is meant. `yes`, `no`, `on`
@@ -10,41 +10,35 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import yaml
 
 from ms_summary_bridge.errors import ConfigError
-from ms_summary_bridge.monitor.config.problems import join_path
+from ms_summary_bridge.monitor.config.problems import Problems, join_path, show
 
-__all__ = ["MAX_DEPTH", "MAX_NODES", "Document", "read_file", "read_text", "read_value"]
+__all__ = ["Document", "read_file", "read_text", "to_plain"]
 
 _MAX_BYTES: Final = 1 << 20
 """A configuration is some kilobytes; what is larger is another kind of file."""
-MAX_NODES: Final = 100_000
+_MAX_NODES: Final = 100_000
 """Most values after all aliases are followed: nine lines of aliases can stand for a billion values."""
-MAX_DEPTH: Final = 50
+_MAX_DEPTH: Final = 50
 
 _TAG: Final = "tag:yaml.org,2002:"
 _DIGITS: Final = "[0-9][0-9_]*"
-_BOOL: Final = re.compile(r"(?:yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)$", re.ASCII)
+_BOOL: Final = r"yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF"
+_FLOAT: Final = (
+    rf"[-+]?(?:{_DIGITS}\.[0-9_]*|\.{_DIGITS})(?:[eE][-+]?[0-9]+)?|[-+]?{_DIGITS}[eE][-+]?[0-9]+"
+    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+)
 _SCALARS: Final = {  # what each kind of value looks like, and what it may begin with
     "bool": (_BOOL, "yYnNtTfFoO"),
-    "int": (
-        re.compile(r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F][0-9a-fA-F_]*|0o[0-7][0-7_]*|0b[01][01_]*)$", re.ASCII),
-        "-+0123456789",
-    ),
-    "float": (
-        re.compile(
-            rf"(?:[-+]?(?:{_DIGITS}\.[0-9_]*|\.{_DIGITS})(?:[eE][-+]?[0-9]+)?"
-            rf"|[-+]?{_DIGITS}[eE][-+]?[0-9]+"
-            r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
-            re.ASCII,
-        ),
-        "-+.0123456789",
-    ),
-    "null": (re.compile(r"(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]),
-    "merge": (re.compile(r"<<$"), "<"),
+    "int": (r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F][0-9a-fA-F_]*|0o[0-7][0-7_]*|0b[01][01_]*)", "-+0123456789"),
+    "float": (_FLOAT, "-+.0123456789"),
+    "null": (r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    "merge": (r"<<", "<"),
 }
 
 
@@ -69,8 +63,8 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise yaml.MarkedYAMLError(problem=f"more than {MAX_DEPTH} levels deep", problem_mark=self.get_mark())
+        if self.depth > _MAX_DEPTH:
+            raise yaml.MarkedYAMLError(problem=f"more than {_MAX_DEPTH} levels deep", problem_mark=self.get_mark())
         try:
             node: yaml.Node | None = super().compose_node(parent, index)
             return node
@@ -80,7 +74,7 @@ class _Loader(yaml.SafeLoader):
 
 _Loader.yaml_implicit_resolvers = {}
 for _name, (_pattern, _first) in _SCALARS.items():
-    _Loader.add_implicit_resolver(_TAG + _name, _pattern, list(_first))
+    _Loader.add_implicit_resolver(_TAG + _name, re.compile(rf"(?:{_pattern})$", re.ASCII), list(_first))
 
 
 class _Reader:
@@ -95,12 +89,12 @@ class _Reader:
 
     def read(self, node: yaml.Node, path: str = "$") -> Any:
         self._count += 1
-        if self._count > MAX_NODES:
-            raise _error(node, f"more than {MAX_NODES:,} values, aliases followed")
+        if self._count > _MAX_NODES:
+            raise _error(node, f"more than {_MAX_NODES:,} values, aliases followed")
         if node in self._open:
             raise _error(node, "a value that holds itself")
-        if len(self._open) >= MAX_DEPTH:
-            raise _error(node, f"more than {MAX_DEPTH} levels deep")
+        if len(self._open) >= _MAX_DEPTH:
+            raise _error(node, f"more than {_MAX_DEPTH} levels deep")
         self.places[path] = f"{self._source}, line {_line(node)}"
         tag = node.tag.removeprefix(_TAG)
         fits = {"seq": yaml.SequenceNode, "map": yaml.MappingNode}.get(tag, yaml.ScalarNode)
@@ -160,7 +154,7 @@ def _read_scalar(node: yaml.ScalarNode, tag: str) -> Any:
     if tag == "null":
         return None
     if tag == "bool":
-        if not _BOOL.match(text):
+        if not re.fullmatch(_BOOL, text):
             raise _error(node, f"{text[:40]!r} cannot be read as a boolean")
         return text.lower() in ("yes", "true", "on")
     number = text.replace("_", "")
@@ -209,34 +203,77 @@ def read_text(text: str, source: str) -> Document:
     Raises:
         ConfigError: It does not hold YAML, or holds more than plain values.
     """
-    loader: _Loader | None = None
     reader = _Reader(source)
     try:
-        loader = _Loader(text)
-        node = loader.get_single_node()
+        node = yaml.compose(text, _Loader)
         data = None if node is None else reader.read(node)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = f"{source}, line {mark.line + 1}" if mark is not None else source
-        problem = error.problem or error.context or "cannot be read as YAML"
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        place = source if mark is None else f"{source}, line {mark.line + 1}"
+        problem = getattr(error, "problem", None) or f"cannot be read as YAML: {' '.join(str(error).split())}"
         if "'\\t'" in problem:
             problem = "a tab: YAML is indented with blanks only"
         raise ConfigError([f"{place}: {problem}"]) from error
-    except yaml.YAMLError as error:  # a character that YAML does not allow; its text has more than one line
-        raise ConfigError([f"{source}: cannot be read as YAML: {' '.join(str(error).split())}"]) from error
-    finally:
-        if loader is not None:
-            loader.dispose()
     return Document(data, reader.places, reader.problems)
 
 
-def read_value(text: str, source: str) -> Any:
-    """Reads one value, as `--set` takes it.
+def to_plain(value: Any, path: str, problems: Problems) -> Any:
+    """Returns a copy of plain values that shares nothing with `value`; what has no plain form becomes None."""
+    count = 0
 
-    Raises:
-        ConfigError: It does not hold YAML.
-    """
-    document = read_text(text, source)
-    if document.problems:
-        raise ConfigError(document.problems)
-    return document.data
+    def convert(value: Any, path: str, depth: int) -> Any:
+        nonlocal count
+        count += 1
+        problem = ""
+        if count > _MAX_NODES:
+            problem = f"more than {_MAX_NODES:,} values" if count == _MAX_NODES + 1 else ""
+        elif depth > _MAX_DEPTH:
+            problem = f"more than {_MAX_DEPTH} levels deep, or a value that holds itself"
+        elif value is None or isinstance(value, bool):
+            return value
+        elif isinstance(value, str):
+            if _is_unicode(value):
+                return str.__str__(value)
+            problem = f"holds half a character: {show(value)}"
+        elif isinstance(value, int):
+            if -(1 << 63) <= value < 1 << 63:
+                return int(value)
+            problem = "a whole number of more than 64 bits"
+        elif isinstance(value, float):
+            return float(value)
+        elif isinstance(value, Mapping):
+            return convert_mapping(value, path, depth)
+        elif isinstance(value, list | tuple):
+            return [convert(item, join_path(path, number), depth + 1) for number, item in enumerate(value)]
+        elif isinstance(value, os.PathLike):
+            return convert(os.fspath(value), path, depth + 1)
+        elif getattr(value, "shape", None) == () and hasattr(value, "item"):  # a number of numpy
+            return convert(value.item(), path, depth + 1)
+        else:
+            problem = f"cannot be a value of a configuration: {show(value)}"
+        if problem:
+            problems.add(path, problem)
+        return None
+
+    def convert_mapping(value: Mapping[Any, Any], path: str, depth: int) -> dict[str, Any]:
+        plain = {}
+        for key, item in value.items():
+            if not isinstance(key, str):
+                hint = ": on, off, yes and no are keys only in quotes" if isinstance(key, bool) else ""
+                problems.add(path, f"has a key that is not text, {show(key)}{hint}")
+            elif not _is_unicode(key):
+                problems.add(path, f"holds half a character: {show(key)}")
+            else:
+                plain[str.__str__(key)] = convert(item, join_path(path, key), depth + 1)
+        return plain
+
+    return convert(value, path, 0)
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a file can hold a text; an escape can make half a character."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
