@@ -96,7 +96,7 @@ def check(
 
 def _shown(config: MonitorConfig) -> Any:
     """Returns a configuration without the addresses and secrets of webhooks."""
-    return hide_secrets(msgspec.to_builtins(config))
+    return hide_secrets(msgspec.to_builtins(msgspec.structs.asdict(config)))
 
 
 def _describe_alarms(config: MonitorConfig) -> str:
@@ -188,8 +188,8 @@ def suggest(
         raise UsageError(f"{journal}: {error}") from error
     except (ArithmeticError, RecursionError, TypeError, ValueError) as error:  # JSON that the monitor never writes
         raise UsageError(
-            f"{journal}: holds a line that is none of the monitor's ({error}); give the journal of a healthy run as it "
-            "was written"
+            f"{journal}: holds a line that the monitor did not write ({error}); give the journal of a "
+            "healthy run as it was written"
         ) from error
     _say(text.rstrip("\n"))
     return 0

@@ -27,7 +27,7 @@ _DEVIATIONS: Final = 3.0
 _TO_SIGMA: Final = 1.4826  # median deviation of a normal distribution, as its standard deviation
 EVERY_STEP: Final = {"loss", "grad_norm", "loss_scale"}
 """Metrics of which every step is compared with the limit; of the others, the value of an interval is."""
-_LONE: Final = 3.0  # so many times worse than all others is no part of what is healthy
+_LONE: Final = 3.0  # a value so many times worse than all others is left out
 _LEAST_FOR_LONE: Final = 20
 
 

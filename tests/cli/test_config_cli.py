@@ -87,6 +87,7 @@ def test_check_for_programs(section: Path, capsys: pytest.CaptureFixture[str]) -
     report = json.loads(capsys.readouterr().out)
     assert report["is_valid"]
     assert report["config"]["interval"] == 30.0
+    assert report["config"]["backends"] == ["local", "tensorboard"]
     assert report["config"]["callback"]["warn_on_value"]["loss"] == {"above": 50.0, "below": None}
     assert main(["config", "check", str(section), "--json", "--set", "interval=soon"]) == 2
     report = json.loads(capsys.readouterr().out)
@@ -352,7 +353,7 @@ def test_suggest_says_of_any_line_that_it_cannot_be_learnt_from(
     journal.write_text(journal.read_text(encoding="utf-8").replace('"VALUE"', value), encoding="utf-8")
     done = here("suggest", journal)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"error: {journal}: holds a line that is none of the monitor's (")
+    assert done.stderr.startswith(f"error: {journal}: holds a line that the monitor did not write (")
 
 
 # ---------------------------------------------------------------- schema, help, documentation

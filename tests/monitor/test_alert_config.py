@@ -130,8 +130,8 @@ def test_variables_that_are_not_set_are_told_before_the_training(monkeypatch: py
 WRONG = [
     ({"alerts": [{"rule": "spke"}]}, "$.alerts[0].rule: there is no rule 'spke'; did you mean 'spike'?"),
     ({"alerts": ["spke"]}, "did you mean 'spike'?"),
-    ({"alerts": [{"factor": 3}]}, "$.alerts[0].rule: names no rule; there are threshold, nonfinite, overflow_streak"),
-    ({"alerts": [{"rule": "spike", "facter": 3}]}, "there is no key 'facter'; did you mean 'factor'?"),
+    ({"alerts": [{"factor": 3}]}, "$.alerts[0].rule: must name a rule; there are threshold, nonfinite"),
+    ({"alerts": [{"rule": "spike", "facter": 3}]}, "there is no key 'facter' here; did you mean 'factor'?"),
     ({"alerts": [{"rule": "spike", "factor": "much"}]}, "$.alerts[0].factor: must be a number"),
     ({"alerts": [{"rule": "spike", "factor": 0}]}, "must be greater than 0"),
     ({"alerts": [{"rule": "spike", "window": 10**12}]}, "$.alerts[0].window: is too large"),

@@ -68,7 +68,7 @@ def _check_webhook(walk: Walk, value: Any, path: str) -> Any:
         given["dialect"] = _HOSTS.get(_find_host(given.get("url")), "json")
     webhook = walk.struct(WebhookConfig, given, path)
     if webhook is not INVALID and webhook.secret and webhook.dialect not in ("feishu", "dingtalk"):
-        return walk.problems.add(path, f"{webhook.dialect} has no signature, so a secret says nothing: write headers")
+        return walk.problems.add(path, f"{webhook.dialect} has no signature, so a secret has no effect: use headers")
     return webhook
 
 

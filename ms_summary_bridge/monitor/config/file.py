@@ -109,7 +109,7 @@ def _locate(data: Any, problems: Problems) -> tuple[Any, str]:
             problems.add(join_path("$", close[0]), f"there is no key {show(close[0])}; did you mean {_KEY!r}?")
             return {}, "$"
         if not any(nearest(key, _OUR_KEYS, likeness=0.8) for key in data):
-            problems.add("$", f"has no {_KEY}, and none of its keys is one of a section: {show(list(data))}")
+            problems.add("$", f"has no {_KEY}, and its keys are not those of a section either: {show(list(data))}")
             return {}, "$"
     return data, "$"
 

@@ -170,7 +170,7 @@ def _check_rule(walk: Walk, value: Any, path: str) -> Any:
     rule = given.pop("rule", None)
     if not isinstance(rule, str) or rule not in RULE_KEYS:
         hint = (rule is not None and nearest(rule, RULE_KEYS)) or f"; there are {', '.join(RULE_KEYS)}"
-        said = "names no rule" if rule is None else f"there is no rule {str(rule)[:30]!r}"
+        said = "must name a rule" if rule is None else f"there is no rule {str(rule)[:30]!r}"
         return walk.problems.add(join_path(path, "rule"), said + hint)
     values = walk.keys(_rule_fields(rule), given, path)
     if INVALID in values.values():

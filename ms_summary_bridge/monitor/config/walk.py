@@ -126,8 +126,8 @@ class Walk:
 
     def no_key(self, name: str, known: list[str], path: str) -> Any:
         """Adds a problem for a key that does not exist."""
-        listed = f"there are {', '.join(known)}" if len(known) <= _FEW else _ALL_KEYS
-        return self.problems.add(path, f"there is no key {name!r}{nearest(name, known) or f'; {listed}'}")
+        here, listed = (" here", f"there are {', '.join(known)}") if len(known) <= _FEW else ("", _ALL_KEYS)
+        return self.problems.add(path, f"there is no key {name!r}{here}{nearest(name, known) or f'; {listed}'}")
 
     def struct(self, cls: type, value: Any, path: str, example: Any = None) -> Any:
         """Checks a mapping with the fields of a struct, or its first field alone, and makes the struct."""

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-from ms_summary_bridge.monitor.model.keys import AboveZero, Count, NotNegative, Text, ZeroOrMore, key
+from ms_summary_bridge.monitor.model.keys import AboveZero, Count, NotNegative, ZeroOrMore, key
 
 __all__ = [
     "ACTIONS",
@@ -58,7 +58,7 @@ class WebhookConfig(msgspec.Struct, frozen=True, kw_only=True):
     headers: Annotated[
         tuple[tuple[str, str], ...], key("more lines of the request's head, {name: text}", form="headers")
     ] = ()
-    keyword: Annotated[Text, key("a word that the service wants in each message")] = ""
+    keyword: Annotated[str, key("a word that the service wants in each message")] = ""
     timeout: Annotated[AboveZero, key("seconds of one attempt")] = 10.0
     attempts: Annotated[Count, key("how often it is tried")] = 4
 

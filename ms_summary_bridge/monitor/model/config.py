@@ -20,7 +20,6 @@ from ms_summary_bridge.monitor.model.keys import (
     DirectoryName,
     MetricKey,
     NotNegative,
-    Text,
     ZeroOrMore,
     key,
 )
@@ -146,7 +145,7 @@ class WrittenKeys(msgspec.Struct, frozen=True, kw_only=True):
     """Keys that a section may hold and that `load_config` works into the fields of `MonitorConfig`."""
 
     tensorboard: Annotated[bool | None, key("true adds tensorboard to backend, false takes it out", True)] = None
-    extends: Annotated[Text | None, key("a file whose section this one changes")] = None
+    extends: Annotated[str | None, key("a file whose section this one changes")] = None
 
 
 class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,7 +170,7 @@ class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
         Annotated[float, Meta(ge=0)] | Literal["auto"],
         key("seconds between two samples; 0 for every step; auto: 30 on one card, 60 on more, 120 from 64 on"),
     ] = "auto"
-    save_dir: Annotated[Text, key("directory of everything that is written")] = "./monitor_output"
+    save_dir: Annotated[str, key("directory of everything that is written")] = "./monitor_output"
     metrics: Annotated[
         tuple[MetricConfig, ...],
         key("what is measured; {name: grad_norm, from_step: 100, to_step: 200} for some steps only"),

@@ -18,7 +18,6 @@ __all__ = [
     "MetricKey",
     "NotNegative",
     "Share",
-    "Text",
     "ZeroOrMore",
     "key",
 ]
@@ -41,7 +40,6 @@ ZeroOrMore = Annotated[int, Meta(ge=0)]
 AboveZero = Annotated[float, Meta(gt=0)]
 NotNegative = Annotated[float, Meta(ge=0)]
 Share = Annotated[float, Meta(gt=0, le=1)]
-Text = Annotated[str, Meta(pattern=r"\S")]
 DirectoryName = Annotated[str, Meta(extra={"form": "directory name"})]
 MetricKey = Annotated[str, Meta(extra={"form": "metric"})]
 CallbackType = Annotated[
