@@ -134,7 +134,7 @@ class Walk:
         fields = read_fields(cls)
         first = next(iter(fields.values()))
         if example is not None and not isinstance(value, dict | bool):
-            text = f"must be true, false or a mapping, like {say_flow(example)}, got {show(value)}"
+            text = f"must be a mapping, like {say_flow(example)}, or true or false, got {show(value)}"
             return self.problems.add(path, text)
         if isinstance(value, dict):
             values = self.keys(fields, value, path)
