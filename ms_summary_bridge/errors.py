@@ -13,11 +13,22 @@
     │   ├── UnsupportedValueError        the format has no place for this kind of value
     │   └── InvalidValueError            the value breaks its own rules
     ├── LogdirError                    exit_code 1   files and directories
-    │   └── NoEventsError                the source is missing, or holds no event file
+    │   ├── NoEventsError                the source is missing, or holds no event file
+    │   ├── ReadError                    the system cannot open, list or read a path
+    │   ├── WriteError                   the system cannot make, write, replace, lock or remove a path
+    │   ├── OutputChangedError           an output is not what an earlier conversion left there
+    │   │   └── FileTakenError             a new file would overwrite another one
+    │   ├── DamagedStateError            the state file of a destination makes no sense
+    │   └── DestinationBusyError         another process writes there
     ├── UsageError                     exit_code 2   a request that cannot be meant
+    │   └── OtherConversionError         the destination holds another conversion than the one asked for
     ├── ConfigError                    exit_code 2   a configuration file
     ├── MissingDependencyError         exit_code 1   an optional package is not installed
     └── ClosedError                    exit_code 1   programmer's mistake: used after close()
+
+What to do about an error is decided by its class, never by the words of its message: a full disk (`WriteError`) is
+waited for, and what another conversion left (`OutputChangedError`, `DamagedStateError`, `OtherConversionError`) is made
+anew where nobody else needs it.
 
 The library's loops do not raise for damage in a file: they report it as data (`records.Damage`) and
 read on. The record errors are raised by the calls that work on one record.
@@ -25,26 +36,35 @@ read on. The record errors are raised by the calls that work on one record.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 __all__ = [
     "BridgeError",
     "ClosedError",
     "ConfigError",
+    "DamagedStateError",
     "DataChecksumError",
+    "DestinationBusyError",
     "EventDecodeError",
+    "FileTakenError",
     "InvalidValueError",
     "LengthChecksumError",
     "LogdirError",
     "MissingDependencyError",
     "NoEventsError",
+    "OtherConversionError",
+    "OutputChangedError",
+    "ReadError",
     "RecordError",
     "RecordTooLargeError",
     "TruncatedRecordError",
     "UnsupportedValueError",
     "UsageError",
     "ValueConversionError",
+    "WriteError",
 ]
+
+_Logdir = TypeVar("_Logdir", bound="LogdirError")
 
 
 class BridgeError(Exception):
@@ -134,15 +154,50 @@ class InvalidValueError(ValueConversionError, ValueError):
 class LogdirError(BridgeError, OSError):
     """A directory or file is missing, unreadable, holds no events, or would be overwritten."""
 
+    @classmethod
+    def of_system(cls: type[_Logdir], path: str, doing: str, error: OSError) -> _Logdir:
+        """Makes one of what the operating system refused to do; `doing` is a participle: opened, written."""
+        if isinstance(error, BridgeError):  # which has said it
+            return cls(str(error))
+        return cls(f"{path}: cannot be {doing}: {error.strerror or str(error) or type(error).__name__}")
+
 
 class NoEventsError(LogdirError):
     """The source does not exist, or no event file is in it. Both may come: a follower waits."""
+
+
+class ReadError(LogdirError):
+    """The system cannot open, list or read a path, or there is less of it than before. It may later."""
+
+
+class WriteError(LogdirError):
+    """The system cannot make, write, replace, lock or remove a path. What is there is whole; it may go on later."""
+
+
+class OutputChangedError(LogdirError):
+    """An output holds something else than an earlier conversion left there, or than this one would write."""
+
+
+class FileTakenError(OutputChangedError):
+    """A new file would overwrite another one."""
+
+
+class DamagedStateError(LogdirError):
+    """The state file of a destination is there, and makes no sense."""
+
+
+class DestinationBusyError(LogdirError):
+    """Another process holds the lock: it writes there."""
 
 
 class UsageError(BridgeError, ValueError):
     """The request contradicts itself or names something that does not exist."""
 
     exit_code: ClassVar[int] = 2
+
+
+class OtherConversionError(UsageError):
+    """The destination holds another conversion: of another source, with other options, by another version."""
 
 
 class ConfigError(BridgeError, ValueError):

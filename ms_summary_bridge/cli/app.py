@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from types import FrameType
 from typing import Annotated, Final
@@ -35,7 +35,7 @@ from ms_summary_bridge.convert.follow import follow_logdir
 from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.convert.task import ConvertOptions
 from ms_summary_bridge.convert.verify import verify_logdirs
-from ms_summary_bridge.errors import BridgeError, LogdirError, UsageError
+from ms_summary_bridge.errors import BridgeError, LogdirError, UsageError, WriteError
 from ms_summary_bridge.runs.inspect import inspect_logdir
 from ms_summary_bridge.runs.report import Report, encode_json
 
@@ -197,9 +197,10 @@ def convert(
         return _follow(src, dst, target, options, workers, force, strict, report, quiet)
     progress = _ProgressBar(quiet)
     try:
-        result = convert_logdir(
-            src, dst, to=target, options=options, workers=workers, dask=dask, force=force, progress=progress
-        )
+        with _reporting(src, dst, target, report):
+            result = convert_logdir(
+                src, dst, to=target, options=options, workers=workers, dask=dask, force=force, progress=progress
+            )
     finally:
         progress.close()
     _write_report(result, report)
@@ -234,10 +235,13 @@ def _follow(
     try:
         if not quiet:
             print(f"following {src}; Ctrl-C ends", file=sys.stderr)
-        total = (
-            follow_logdir(src, dst, to=target, options=options, workers=workers, force=force, stop=stop, on_round=show)
-            or total
-        )
+        with _reporting(src, dst, target, report):
+            total = (
+                follow_logdir(
+                    src, dst, to=target, options=options, workers=workers, force=force, stop=stop, on_round=show
+                )
+                or total
+            )
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -253,6 +257,16 @@ def _check_report(path: str) -> None:
         raise UsageError(f"--report {path}: cannot be written: not a file in a directory that exists")
 
 
+@contextlib.contextmanager
+def _reporting(src: str, dst: str, target: str | None, path: str) -> Iterator[None]:
+    """Writes a report also of a conversion that an error ends."""
+    try:
+        yield
+    except LogdirError as error:
+        _write_report(Report(src, dst, target or "", failed=str(error)), path)
+        raise
+
+
 def _write_report(result: Report, path: str) -> None:
     if not path:
         return
@@ -260,11 +274,11 @@ def _write_report(result: Report, path: str) -> None:
         with open(path, "wb") as file:
             file.write(encode_json(result))
     except OSError as error:
-        raise LogdirError(f"--report {path}: cannot be written: {error.strerror}") from error
+        raise WriteError.of_system(f"--report {path}", "written", error) from error
 
 
 def _exit_code(result: Report, strict: bool) -> int:
-    if result.failures:
+    if result.failures or result.failed:
         return 1
     if result.is_partial:
         return 3

@@ -12,11 +12,12 @@ from rich.text import Text
 
 from ms_summary_bridge.convert.verify import VerifyReport
 from ms_summary_bridge.runs.inspect import InspectReport, RunInspection
-from ms_summary_bridge.runs.report import DamagedRange, IncompleteTail, Report, RunReport
+from ms_summary_bridge.runs.report import DamagedRange, IncompleteTail, LossCount, Report, RunReport
 
 __all__ = ["printable", "render_errors", "render_inspection", "render_report", "render_verification"]
 
 _ROWS: Final = 20  # rows of a long list that are shown; --json and --report have all of them
+_TAGS: Final = 3  # tags that are named in one line
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -92,18 +93,35 @@ def render_report(report: Report, *, is_dry: bool = False) -> Iterator[Renderabl
     for line in report.unreadable[:_ROWS]:
         yield _line(f"not read: {line}", style="red")
     yield from _rest(len(report.unreadable))
-    if report.empty:
-        yield _line(f"{_plural(len(report.empty), 'file')} without an event passed over")
+    yield from _empty_lines(report.empty)
     for note in report.notes:
         yield _line(f"note: {note}")
-    values = sum(sum(run.values.values()) for run in report.runs)
-    yield _line(f"{_plural(len(report.runs), 'run')}, {_plural(values, 'value')} {verb} to {report.to}", style="bold")
+    done = [run for run in report.runs if not run.failed]
+    values = sum(sum(run.values.values()) for run in done)
+    text = f"{_plural(len(done), 'run')}, {_plural(values, 'value')} {verb} to {report.to}"
+    if report.failures:
+        text += f"; {_plural(len(report.failures), 'run')} failed"
+    if report.failed:
+        yield _line(f"failed: {report.failed}", style="red")
+    yield _line(text, style="bold red" if report.failures or report.failed else "bold")
+
+
+def _empty_lines(paths: list[str]) -> Iterator[RenderableType]:
+    if paths:
+        yield _line(f"{_plural(len(paths), 'file')} without an event passed over:")
+        for path in paths[:_ROWS]:
+            yield _line(f"  {path}")
+        yield from _rest(len(paths))
 
 
 def _run_lines(run: RunReport) -> Iterator[RenderableType]:
     lines: list[RenderableType] = []
     if run.failed:
         lines.append(_line(f"  failed      {run.failed}", style="red"))
+    if run.full_name:
+        lines.append(
+            _line(f"  shortened   {run.full_name!r} is too long for a directory; converting back gives it again")
+        )
     if run.repeated:
         lines.append(_line(f"  repeated    {_plural(run.repeated, 'value')} written once"))
     if run.filtered:
@@ -122,10 +140,7 @@ def _run_lines(run: RunReport) -> Iterator[RenderableType]:
             _line(f"  went back   {tag!r}: {_plural(count, 'time')} to a lower step inside a file; left as it is")
         )
     lines.extend(_rest(len(run.went_back)))
-    for loss in run.losses[:_ROWS]:
-        name = f"{loss.kind} {loss.tag!r}" if loss.tag else loss.kind
-        lines.append(_line(f"  not exact   {loss.count:,} x {name}: {loss.reason}", style="yellow"))
-    lines.extend(_rest(len(run.losses)))
+    lines.extend(_loss_lines(run.losses))
     if run.archived:
         lines.append(_line(f"  archived    the original of {_plural(run.archived, 'event')} is kept beside the output"))
     lines.extend(_damage_lines(run.damaged, run.incomplete))
@@ -136,6 +151,20 @@ def _run_lines(run: RunReport) -> Iterator[RenderableType]:
     if lines:
         yield _line(run.run, style="bold")
         yield from lines
+
+
+def _loss_lines(losses: list[LossCount]) -> Iterator[RenderableType]:
+    """Yields a line for each kind and reason, with some of the tags: a thousand tags must not hide another reason."""
+    groups: dict[tuple[str, str], list[LossCount]] = {}
+    for loss in losses:
+        groups.setdefault((loss.kind, loss.reason), []).append(loss)
+    for (kind, reason), rows in list(groups.items())[:_ROWS]:
+        tags = [repr(row.tag) for row in rows if row.tag]
+        names = " " + ", ".join(tags[:_TAGS]) if tags else ""
+        if len(tags) > _TAGS:
+            names += f" and {len(tags) - _TAGS:,} more tags"
+        yield _line(f"  not exact   {sum(row.count for row in rows):,} x {kind}{names}: {reason}", style="yellow")
+    yield from _rest(len(groups))
 
 
 def render_errors(report: Report) -> Iterator[RenderableType]:
@@ -156,8 +185,7 @@ def render_inspection(report: InspectReport) -> Iterator[RenderableType]:
     for line in report.unreadable[:_ROWS]:
         yield _line(f"not read: {line}", style="red")
     yield from _rest(len(report.unreadable))
-    if report.empty:
-        yield _line(f"{_plural(len(report.empty), 'file')} without an event")
+    yield from _empty_lines(report.empty)
     yield _line(_plural(len(report.runs), "run"), style="bold")
 
 

@@ -6,10 +6,11 @@ import hashlib
 import os
 from contextlib import suppress
 
+from ms_summary_bridge.convert.names import NAME_FILE, shorten, target_name
 from ms_summary_bridge.convert.sink import WRITER_CONVERT
 from ms_summary_bridge.convert.state import STATE_NAME, RunState, State, is_same_file, load_state
 from ms_summary_bridge.convert.task import ConvertOptions, relative_path
-from ms_summary_bridge.errors import BridgeError, LogdirError, UsageError
+from ms_summary_bridge.errors import BridgeError, LogdirError, OtherConversionError, ReadError, WriteError
 from ms_summary_bridge.events import FileVersion
 from ms_summary_bridge.files.event_file import peek
 from ms_summary_bridge.formats import mindspore, tensorboard
@@ -21,31 +22,39 @@ __all__ = ["prepare_state"]
 
 def prepare_state(
     destination: str, source: str, target: str, runs: list[Run], options: ConvertOptions, force: bool
-) -> State:
+) -> tuple[State, dict[str, LogdirError]]:
     """Returns the state that a conversion of these runs begins with; the destination is locked.
 
+    Returns:
+        The state, and why outputs cannot be removed that `force` is to remove, by the run's directory.
+
     Raises:
-        LogdirError: The state cannot be read, or with `force` an output cannot be removed.
-        UsageError: The destination holds another conversion than this one.
+        LogdirError: The state cannot be read, or with `force` not be removed.
+        OtherConversionError: The destination holds another conversion than this one.
     """
+    blocked: dict[str, LogdirError] = {}
     if force:
         state = State()
         if not options.dry_run:
-            _remove_outputs(destination, runs)
+            blocked = _remove_outputs(destination, runs)
     else:
         state = load_state(destination)
     if state.to and state.to != target:
-        raise UsageError(f"{destination}: holds a conversion to {state.to}; use another destination or --force")
+        raise OtherConversionError(
+            f"{destination}: holds a conversion to {state.to}; use another destination or --force"
+        )
     if state.options and state.options != options.as_state():
         differing = ", ".join(f"{k} was {v!r}" for k, v in state.options.items() if options.as_state().get(k) != v)
-        raise UsageError(f"{destination}: was made with other options ({differing}); use the same, or --force")
+        raise OtherConversionError(
+            f"{destination}: was made with other options ({differing}); use the same, or --force"
+        )
     home = _absolute(source)
     if state.source and state.source != home and not any(_knows(state, run, source) for run in runs):
-        raise UsageError(
+        raise OtherConversionError(
             f"{destination}: holds the conversion of {state.source}; use another destination, or --force to start over"
         )
     state.to, state.source, state.options = target, home, options.as_state()
-    return state
+    return state, blocked
 
 
 def _absolute(source: str) -> str:
@@ -61,27 +70,31 @@ def _knows(state: State, run: Run, source: str) -> bool:
     return False
 
 
-def _remove_outputs(destination: str, runs: list[Run]) -> None:
-    """Removes what earlier conversions wrote for these runs and those of the state, if it can be read.
+def _remove_outputs(destination: str, runs: list[Run]) -> dict[str, LogdirError]:
+    """Removes what earlier conversions wrote for these runs and those of the state; returns what kept it from that.
 
     What a file holds says whether it is ours, not its name: the state may be lost, or speak of a file that somebody
     has put into the place of ours.
     """
-    known: dict[str, RunState] = {run.name: RunState() for run in runs}
+    known: dict[str, RunState] = {shorten(target_name(run)): RunState() for run in runs}
+    blocked: dict[str, LogdirError] = {}
     with suppress(BridgeError):
         known.update(load_state(destination).runs)
     for name, run in sorted(known.items()):
-        directory = os.path.join(destination, name)
+        directory = destination if name == "." else os.path.join(destination, name)
         heads = {output.name: output.head for output in run.outputs} | {run.lineage: run.lineage_head}
         try:
-            files = [file for file in os.listdir(directory) if _is_ours(directory, file, heads.get(file, ""))]
+            for file in os.listdir(directory):
+                if _is_ours(directory, file, heads.get(file, "")):
+                    _remove(os.path.join(directory, file))
         except (FileNotFoundError, NotADirectoryError):
             continue
+        except LogdirError as error:
+            blocked[directory] = error
         except OSError as error:
-            raise LogdirError(f"{directory}: cannot be listed: {error.strerror}") from error
-        for file in files:
-            _remove(os.path.join(directory, file))
+            blocked[directory] = ReadError.of_system(directory, "listed", error)
     _remove(os.path.join(destination, STATE_NAME))
+    return blocked
 
 
 def _remove(path: str) -> None:
@@ -90,7 +103,7 @@ def _remove(path: str) -> None:
     except FileNotFoundError:
         pass
     except OSError as error:
-        raise LogdirError(f"{path}: cannot be removed: {error.strerror}") from error
+        raise WriteError.of_system(path, "removed", error) from error
 
 
 def _is_ours(directory: str, name: str, head: str) -> bool:
@@ -98,6 +111,8 @@ def _is_ours(directory: str, name: str, head: str) -> bool:
     path = os.path.join(directory, name)
     if not os.path.isfile(path) or os.path.islink(path):
         return False
+    if name == NAME_FILE:
+        return True
     try:
         first = peek(path).first
         if first is None:

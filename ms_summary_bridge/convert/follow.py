@@ -15,11 +15,11 @@ from typing import Final
 import msgspec
 
 from ms_summary_bridge.convert.follow_scan import Scan, changed_paths, grown, take_scan
-from ms_summary_bridge.convert.logdir import Conversion, direction_of, discover_source, open_conversion, runs_for
+from ms_summary_bridge.convert.logdir import Conversion, check_request, direction_of, open_conversion, runs_for
 from ms_summary_bridge.convert.task import ConvertOptions
 from ms_summary_bridge.errors import LogdirError, NoEventsError
-from ms_summary_bridge.files.event_file import is_url
-from ms_summary_bridge.runs.logdir import Logdir
+from ms_summary_bridge.files.event_file import Path, is_url
+from ms_summary_bridge.runs.logdir import Logdir, discover
 from ms_summary_bridge.runs.report import Report, RunReport
 
 __all__ = ["follow_logdir"]
@@ -33,8 +33,8 @@ _PATIENCE: Final = 3  # rounds for which the first events of a file wait until i
 
 
 def follow_logdir(
-    source: str,
-    destination: str,
+    source: Path,
+    destination: Path,
     *,
     to: str | None = None,
     options: ConvertOptions | None = None,
@@ -70,6 +70,7 @@ def follow_logdir(
         BridgeError: As `convert_logdir`, but for a source that is not there yet. After the first round, what is wrong
             with the source or with a run is reported and tried again.
     """
+    source, destination = check_request(source, destination, to, options, workers)
     options = msgspec.structs.replace(options or ConvertOptions(), grows=True)
     stop = stop or threading.Event()
     with ExitStack() as stack:
@@ -167,7 +168,7 @@ class _Follower:
             found = grown(self._found, self._scan, scan)
         gone: list[str] = []
         if found is None:
-            found = discover_source(self._source)
+            found = discover(self._source)
             if self._found is not None:
                 names = {run.name for run in found.runs}
                 gone = [run.name for run in self._found.runs if run.name not in names]
@@ -181,7 +182,7 @@ class _Follower:
         report.notes += [f"{name}: is gone from the source, or empty; what was converted of it stays" for name in gone]
         # Only now: if the conversion raised, all of this is new next time.
         self._scan, self._found = scan, found
-        self._next_try = self._clock() + (_RETRY_SECS if report.failures else 0.0)
+        self._next_try = self._clock() + (_RETRY_SECS if report.failures or report.failed else 0.0)
         return report
 
     def _is_news(self, report: Report) -> bool:
@@ -192,7 +193,7 @@ class _Follower:
         trouble: dict[str, list[object]] = {
             run.run: [bool(run.failed), *run.damaged] if run.failed or run.damaged else [] for run in report.runs
         }
-        trouble[""] = [*report.unreadable]
+        trouble[""] = [*report.unreadable, *([report.failed] if report.failed else [])]
         for name, what in trouble.items():
             if what and what != self._said.get(name):
                 is_news = True
@@ -203,7 +204,7 @@ class _Follower:
         total = self.total
         if total is None:
             total = self.total = Report(report.source, report.destination, report.to)
-        total.unreadable, total.empty = report.unreadable, report.empty
+        total.unreadable, total.empty, total.failed = report.unreadable, report.empty, report.failed
         total.notes += [note for note in report.notes if note not in total.notes]
         known = {run.run: run for run in total.runs}
         for run in report.runs:

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from ms_summary_bridge.errors import LogdirError
+from ms_summary_bridge.errors import LogdirError, NoEventsError
 from ms_summary_bridge.files.event_file import is_url
 from ms_summary_bridge.files.file_names import is_wanted
 from ms_summary_bridge.files.file_tree import WalkLog, walk_local
@@ -34,8 +34,10 @@ def take_scan(source: str) -> Scan:
         return _scan_url(source)
     try:
         paths = [path for directory in walk_local(source, log) for path in directory.files]
+    except NoEventsError:
+        return {}
     except LogdirError as error:
-        return {} if isinstance(error.__cause__, FileNotFoundError) else {source: (0, str(error))}
+        return {source: (0, str(error))}
     scan: Scan = {problem.path: (0, problem.reason) for problem in log.problems}
     for path in paths:
         try:

@@ -11,20 +11,22 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Container, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from ms_summary_bridge.convert.destination import prepare_state
 from ms_summary_bridge.convert.state import STATE_NAME, Plan, State, is_same_file, locked, save_state
-from ms_summary_bridge.convert.task import ConvertOptions, NamedTask, RunTask, compile_tags, make_tasks, relative_path
+from ms_summary_bridge.convert.task import ConvertOptions, NamedTask, RunTask, make_tasks, relative_path
 from ms_summary_bridge.convert.workers import convert_runs, unread_bytes
 from ms_summary_bridge.errors import LogdirError, NoEventsError, UsageError
+from ms_summary_bridge.files.arguments import check_choice, check_number, check_path
+from ms_summary_bridge.files.event_file import Path
 from ms_summary_bridge.formats import mindspore, tensorboard
 from ms_summary_bridge.runs.logdir import Logdir, Run, discover
-from ms_summary_bridge.runs.report import Report, RunReport
+from ms_summary_bridge.runs.report import Report, RunReport, failed_run
 
-__all__ = ["Conversion", "convert_logdir", "direction_of", "discover_source", "open_conversion", "runs_for"]
+__all__ = ["Conversion", "check_request", "convert_logdir", "direction_of", "open_conversion", "runs_for"]
 
 _TARGETS: Final = {"tensorboard": mindspore.FORMAT, "mindinsight": tensorboard.FORMAT}
 _SAVE_SECS: Final = 5.0
@@ -32,8 +34,8 @@ _NAMED: Final = 5  # runs named in a note
 
 
 def convert_logdir(
-    source: str,
-    destination: str,
+    source: Path,
+    destination: Path,
     *,
     to: str | None = None,
     options: ConvertOptions | None = None,
@@ -46,7 +48,7 @@ def convert_logdir(
 
     Args:
         source: A file, a run, a tree of runs, or an fsspec URL.
-        destination: A local directory; made if missing.
+        destination: A local directory, not a URL; made if missing.
         to: `tensorboard` or `mindinsight`; found from the files when None.
         options: What decides the output.
         workers: Processes; 1 converts in this one.
@@ -55,14 +57,16 @@ def convert_logdir(
         progress: Called with (source bytes read so far, source bytes in all).
 
     Returns:
-        What was read, written, lost and damaged. Errors of single runs are in their reports.
+        What was read, written, lost and damaged. Errors of single runs are in their reports; so is the error that
+        kept what was done from being remembered, in `Report.failed`.
 
     Raises:
         LogdirError: The source has no event files, or the destination cannot be used.
-        UsageError: The request contradicts the files or the destination.
+        UsageError: An argument cannot be so, or contradicts the files or the destination.
         MissingDependencyError: `dask` is asked for and not installed.
     """
-    found = discover_source(source)
+    source, destination = check_request(source, destination, to, options, workers)
+    found = discover(source)
     target = to or direction_of(found)
     if not runs_for(found, target):
         _refuse_empty(found, source, target)
@@ -70,29 +74,26 @@ def convert_logdir(
         return conversion.convert(found, progress=progress)
 
 
-def discover_source(source: str) -> Logdir:
-    """Finds the runs of a source.
+def check_request(
+    source: Path, destination: Path, to: str | None, options: ConvertOptions | None, workers: int
+) -> tuple[str, str]:
+    """Refuses arguments that cannot be so; for what they mean see `convert_logdir`.
+
+    Returns:
+        Source and destination as text.
 
     Raises:
-        NoEventsError: There is no such source.
-        LogdirError: It cannot be looked at.
+        UsageError: One cannot be so.
     """
-    try:
-        return discover(source)
-    except LogdirError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            raise NoEventsError(str(error)) from error
-        raise
+    check_choice("to", to, (None, *_TARGETS))
+    check_number("workers", workers, 1)
+    if options is not None and not isinstance(options, ConvertOptions):
+        raise UsageError(f"options: must be a ConvertOptions, not {options!r}")
+    return check_path("source", source), check_path("destination", destination, is_local=True)
 
 
 def runs_for(found: Logdir, target: str) -> list[Run]:
-    """Returns the runs that can be converted to a target.
-
-    Raises:
-        UsageError: There is no such target.
-    """
-    if target not in _TARGETS:
-        raise UsageError(f"no such target: {target!r} (tensorboard or mindinsight)")
+    """Returns the runs that can be converted to a target."""
     return [run for run in found.runs if run.format == _TARGETS[target]]
 
 
@@ -134,14 +135,14 @@ def open_conversion(
     """Holds a destination for a conversion of what was found first; for the arguments see `Conversion`.
 
     Raises:
-        LogdirError: The destination cannot be used, or another conversion holds it.
-        UsageError: It holds another conversion than this one.
+        DestinationBusyError: Another conversion holds the destination.
+        LogdirError: It cannot be used.
+        OtherConversionError: It holds another conversion than this one.
     """
     options = options or ConvertOptions()
-    compile_tags(options.tags)
-    with nullcontext() if options.dry_run else locked(destination):
-        state = prepare_state(destination, source, target, runs_for(found, target), options, force)
-        yield Conversion(source, destination, target, state, options, workers, dask, patience)
+    with locked(destination, is_dry=options.dry_run):
+        state, blocked = prepare_state(destination, source, target, runs_for(found, target), options, force)
+        yield Conversion(source, destination, target, state, options, workers, dask, patience, blocked)
 
 
 class Conversion:
@@ -157,6 +158,7 @@ class Conversion:
         dask: As for `convert_logdir`.
         patience: How often `convert` may leave it to the next time to write the first events of a later file, while
             nobody can say yet whether they are those of a restart.
+        blocked: Runs that cannot be converted, by their directories, with the reason.
     """
 
     def __init__(
@@ -169,16 +171,19 @@ class Conversion:
         workers: int = 1,
         dask: str | None = None,
         patience: int = 0,
+        blocked: Mapping[str, LogdirError] | None = None,
     ) -> None:
         self.source = source
         self.destination = destination
         self.target = target
         self._state = state
         self._has_saved = False
+        self._save_error = ""
         self._options = options
         self._workers = workers
         self._dask = dask
         self._patience = patience
+        self._blocked = dict(blocked or {})
 
     @property
     def is_waiting(self) -> bool:
@@ -197,6 +202,14 @@ class Conversion:
         if not self._options.dry_run:
             save_state(self.destination, self._state, sync=sync)
             self._has_saved = True
+
+    def _save_later(self) -> None:
+        """Saves what is in the outputs already; where that fails, the next conversion does it again, and compares."""
+        self._save_error = ""
+        try:
+            self._save()
+        except LogdirError as error:
+            self._save_error = str(error)
 
     def convert(
         self,
@@ -237,6 +250,11 @@ class Conversion:
                 progress(done, max(total, done))
 
         reports: dict[str, RunReport] = {}
+        for name, task in tasks:
+            if task.destination in self._blocked:
+                run_report = RunReport(name, task.run.directory, task.destination)
+                reports[name] = failed_run(run_report, self._blocked[task.destination])
+        tasks = [(name, task) for name, task in tasks if name not in reports]
         self._run([(name, task) for name, task in tasks if task.state.plan], reports, advance, is_stopped)
         tasks = [(name, task) for name, task in tasks if not task.state.plan]
         # Not by `any`, which would end at the first: each task gets its plan.
@@ -246,7 +264,8 @@ class Conversion:
         for name, task in tasks:
             if name not in done_runs:  # stopped before it was begun
                 task.state.plan = None
-        self._save()
+        self._save_later()
+        report.failed, self._save_error = self._save_error, ""
         report.runs = sorted(reports.values(), key=lambda run: run.run)
         return report
 
@@ -297,7 +316,7 @@ class Conversion:
                 reports[name] = run_report
             self._state.runs[name] = task.state = run_state
             if time.monotonic() - saved > _SAVE_SECS:
-                self._save()
+                self._save_later()
                 saved = time.monotonic()
         return names
 

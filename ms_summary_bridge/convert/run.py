@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
 
 from ms_summary_bridge.convert.mindspore_sink import MindSporeRun
+from ms_summary_bridge.convert.names import keep_name
 from ms_summary_bridge.convert.restarts import find_restarts
 from ms_summary_bridge.convert.series import SeriesTable
 from ms_summary_bridge.convert.sink import RunSink
 from ms_summary_bridge.convert.state import Plan, RunState, Undecided, identify, is_same_file
 from ms_summary_bridge.convert.task import RunTask, compile_tags, relative_path
 from ms_summary_bridge.convert.tensorboard_sink import TensorBoardRun
-from ms_summary_bridge.errors import BridgeError
 from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary, TaggedValue
 from ms_summary_bridge.files.event_file import EventFileReader, peek
 from ms_summary_bridge.files.records import Damage, Incomplete, Padding
@@ -25,7 +26,15 @@ from ms_summary_bridge.runs.archive import LINEAGE, archive_name, make_decoder
 from ms_summary_bridge.runs.graph_file import read_graph_file
 from ms_summary_bridge.runs.logdir import CONVERT, SOURCE, LogFile
 from ms_summary_bridge.runs.reading import RunReading, read_restored
-from ms_summary_bridge.runs.report import DamagedRange, IncompleteTail, LossCounter, RenamedTag, RestartMark, RunReport
+from ms_summary_bridge.runs.report import (
+    DamagedRange,
+    IncompleteTail,
+    LossCounter,
+    RenamedTag,
+    RestartMark,
+    RunReport,
+    failed_run,
+)
 
 __all__ = ["Progress", "convert_run"]
 
@@ -43,14 +52,15 @@ def convert_run(task: RunTask, advance: Progress | None = None) -> tuple[RunRepo
         What was met, and the new state. An error of this run is in `RunReport.failed`; the state then speaks of
         what was written before it, so the next conversion goes on from there.
     """
-    report = RunReport(task.run.name, task.run.directory, task.destination)
+    report = RunReport(task.run.name, task.run.directory, task.destination, full_name=task.full_name)
     before = msgspec.convert(msgspec.to_builtins(task.state), RunState)
-    conversion = _RunConversion(task, report, advance)
     try:
+        conversion = _RunConversion(task, report, advance)
         conversion.convert()
-    except BridgeError as error:
-        report.failed = str(error)
-        return report, before
+        if task.full_name and os.path.isdir(task.destination) and not task.options.dry_run:
+            keep_name(task.destination, task.full_name)
+    except Exception as error:  # whatever it is, the other runs go on
+        return failed_run(report, error), before
     return report, conversion.state
 
 

@@ -11,12 +11,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from ms_summary_bridge.convert.state import OutputState, RunState
-from ms_summary_bridge.errors import LogdirError
+from ms_summary_bridge.errors import FileTakenError, ReadError, WriteError
 from ms_summary_bridge.events import Encoded, Event
+from ms_summary_bridge.files.atomic import check_place, replace_file
 from ms_summary_bridge.files.record_writer import RecordWriter
 from ms_summary_bridge.files.records import encode_record
 from ms_summary_bridge.formats.tag_names import TagNames
-from ms_summary_bridge.runs.archive import LINEAGE, START, ArchiveWriter, PlaceCounter
+from ms_summary_bridge.runs.archive import LINEAGE, START, ArchiveWriter, PlaceCounter, archive_name
 from ms_summary_bridge.runs.report import LossCounter
 
 __all__ = ["WRITER_CONVERT", "RunSink"]
@@ -131,9 +132,15 @@ class RunSink(ABC):
     def _archive(self, source: str) -> ArchiveWriter:
         archive = self._archives.get(source)
         if archive is None:
+            self._check(archive_name(source))
             offset = self._state.archives.get(source, 0)
             archive = self._archives[source] = ArchiveWriter(self.directory, source, offset=offset, is_dry=self._is_dry)
         return archive
+
+    def _check(self, name: str) -> None:
+        """Finds out, where nothing is written, whether a file could be."""
+        if self._is_dry:
+            check_place(os.path.join(self.directory, name))
 
     def _open_last(self) -> None:
         """Opens the file that grows, where an earlier session ended."""
@@ -154,6 +161,7 @@ class RunSink(ABC):
             outputs[-1].offset = self._writer.offset
         outputs.append(OutputState(name, 0, hashlib.blake2b(head[0], digest_size=16).hexdigest()))
         self._begins_new_file = False
+        self._check(name)
         if self._is_dry:
             return
         path = os.path.join(self.directory, name)
@@ -167,6 +175,7 @@ class RunSink(ABC):
         Raises:
             LogdirError: It cannot be written, or holds something else.
         """
+        self._check(name)
         if self._is_dry:
             return
         state = self._state
@@ -175,18 +184,16 @@ class RunSink(ABC):
         present = _read_file(path)
         is_ours = state.lineage == name or present is None or records.startswith(present)
         if not is_ours and WRITER_CONVERT.encode() not in (present or b"")[:200]:
-            raise LogdirError(f"{path}: exists and would be overwritten")
+            raise FileTakenError(f"{path}: exists and would be overwritten")
         try:
             if records != present:
                 os.makedirs(self.directory, exist_ok=True)
-                with open(f"{path}.new", "wb") as file:
-                    file.write(records)
-                os.replace(f"{path}.new", path)
+                replace_file(path, records)
             if state.lineage and state.lineage != name:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(os.path.join(self.directory, state.lineage))
         except OSError as error:
-            raise LogdirError(f"{path}: cannot be written: {error.strerror}") from error
+            raise WriteError.of_system(path, "written", error) from error
         state.lineage, state.lineage_head = name, hashlib.blake2b(payloads[0], digest_size=16).hexdigest()
 
     def flush(self) -> None:
@@ -215,4 +222,4 @@ def _read_file(path: str) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise LogdirError(f"{path}: cannot be read: {error.strerror}") from error
+        raise ReadError.of_system(path, "read", error) from error

@@ -17,7 +17,14 @@ from typing import Final
 import msgspec
 
 from ms_summary_bridge.convert.series import Series
-from ms_summary_bridge.errors import LogdirError, UsageError
+from ms_summary_bridge.errors import (
+    DamagedStateError,
+    DestinationBusyError,
+    OtherConversionError,
+    ReadError,
+    WriteError,
+)
+from ms_summary_bridge.files.atomic import check_place, replace_file, take_lock
 from ms_summary_bridge.files.event_file import open_source
 from ms_summary_bridge.runs.archive import Place
 
@@ -145,7 +152,9 @@ def load_state(destination: str) -> State:
     """Reads the state of a destination; an empty one when there is none.
 
     Raises:
-        LogdirError: The file cannot be read or is not ours.
+        ReadError: The file cannot be read.
+        DamagedStateError: It makes no sense.
+        OtherConversionError: Another version of this program wrote it.
     """
     path = os.path.join(destination, STATE_NAME)
     try:
@@ -154,16 +163,16 @@ def load_state(destination: str) -> State:
     except FileNotFoundError:
         return State()
     except OSError as error:
-        raise LogdirError(f"{path}: cannot be read: {error.strerror}") from error
+        raise ReadError.of_system(path, "read", error) from error
     except (ValueError, RecursionError) as error:
-        raise LogdirError(f"{path}: damaged ({error}); start over with --force or another destination") from error
+        raise DamagedStateError(f"{path}: damaged ({error}); start over with --force or another destination") from error
     if state.version != _VERSION:
-        raise UsageError(f"{path}: written by another version of this program; start over with --force")
+        raise OtherConversionError(f"{path}: written by another version of this program; start over with --force")
     for name, run in state.runs.items():
         files = [output.name for output in run.outputs] + ([run.lineage] if run.lineage else [])
         parts = [*name.split("/"), *files, *run.archives]
         if "" in parts or ".." in parts or any("/" in part for part in parts):
-            raise LogdirError(f"{path}: damaged (a name leads out of it); start over with --force")
+            raise DamagedStateError(f"{path}: damaged (a name leads out of it); start over with --force")
     return state
 
 
@@ -192,50 +201,45 @@ def save_state(destination: str, state: State, *, sync: bool = True) -> None:
         sync: Wait until the disk has it.
 
     Raises:
-        LogdirError: It cannot be written.
+        WriteError: It cannot be written.
     """
     path = os.path.join(destination, STATE_NAME)
-    temporary = f"{path}.new"  # the same for every process: what a killed one leaves is overwritten
     data = _encode(state)
     try:
         with contextlib.suppress(FileNotFoundError), open(path, "rb") as present:
             if present.read() == data:
                 return
         os.makedirs(destination, exist_ok=True)
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            if sync:
-                os.fsync(file.fileno())
-        os.replace(temporary, path)
+        replace_file(path, data, is_synced=sync)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise LogdirError(f"{path}: cannot be written: {error.strerror}") from error
+        raise WriteError.of_system(path, "written", error) from error
 
 
 @contextmanager
-def locked(destination: str) -> Iterator[None]:
+def locked(destination: str, *, is_dry: bool = False) -> Iterator[None]:
     """Holds the destination for one conversion at a time; freed by the system when the process dies.
 
-    Raises:
-        LogdirError: Another conversion is writing there, or the directory cannot be made.
-    """
-    import fcntl
+    Args:
+        destination: Where; made if missing.
+        is_dry: Only find out whether that would be possible.
 
+    Raises:
+        DestinationBusyError: Another conversion is writing there.
+        WriteError: The directory cannot be made, or not be written.
+    """
     path = os.path.join(destination, STATE_NAME + ".lock")
+    if is_dry:
+        check_place(path)
+        yield
+        return
     try:
         os.makedirs(destination, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise LogdirError(f"{destination}: cannot be written: {error.strerror}") from error
+        raise WriteError.of_system(destination, "written", error) from error
+    handle = take_lock(path)
+    if handle is None:
+        raise DestinationBusyError(f"{destination}: another conversion is writing there")
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise LogdirError(f"{destination}: another conversion is writing there") from None
-        except OSError as error:
-            raise LogdirError(f"{destination}: cannot be locked: {error.strerror}") from error
         yield
     finally:
         os.close(handle)
@@ -245,7 +249,7 @@ def identify(path: str, offset: int, order: int) -> FileState:
     """Returns the state of a source file that has been converted up to `offset`.
 
     Raises:
-        LogdirError: It cannot be read.
+        ReadError: It cannot be read.
     """
     head_bytes = min(offset, _HEAD_BYTES)
     head, tail = _hashes(path, head_bytes, offset)
@@ -267,5 +271,5 @@ def _hashes(path: str, head_bytes: int, offset: int) -> tuple[str, str]:
             file.seek(start)
             tail = file.read(offset - start) if offset else b""
     except OSError as error:
-        raise LogdirError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise ReadError.of_system(path, "read", error) from error
     return (hashlib.blake2b(head, digest_size=16).hexdigest(), hashlib.blake2b(tail, digest_size=16).hexdigest())

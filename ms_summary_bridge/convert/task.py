@@ -8,9 +8,10 @@ from typing import Literal
 
 import msgspec
 
+from ms_summary_bridge.convert.names import shorten, target_name
 from ms_summary_bridge.convert.state import RunState, State
 from ms_summary_bridge.errors import UsageError
-from ms_summary_bridge.formats import tensorboard
+from ms_summary_bridge.files.arguments import check_choice
 from ms_summary_bridge.runs.logdir import LIVE, Logdir, LogFile, Run
 
 __all__ = ["ConvertOptions", "NamedTask", "RunTask", "compile_tags", "make_tasks", "relative_path"]
@@ -28,6 +29,17 @@ class ConvertOptions(msgspec.Struct, frozen=True):
     grows: bool = False
     """The source is being followed: what waits for more of it is not written yet."""
 
+    def __post_init__(self) -> None:
+        """Refuses what the command line refuses too.
+
+        Raises:
+            UsageError: An option cannot be so.
+        """
+        check_choice("on_restart", self.on_restart, ("mark", "latest"))
+        compile_tags(self.tags)
+        for name in ("keep_archive", "dry_run", "grows"):
+            check_choice(name, getattr(self, name), (False, True))
+
     def as_state(self) -> dict[str, str]:
         """The options that a later conversion into the same destination must share."""
         return {"on_restart": self.on_restart, "tags": self.tags, "archive": str(self.keep_archive).lower()}
@@ -43,6 +55,8 @@ class RunTask(msgspec.Struct):
     state: RunState
     live_files: tuple[LogFile, ...] = ()
     """TensorBoard files that the callback wrote beside the run: of them only what users wrote is taken."""
+    full_name: str = ""
+    """What the run would be called in the destination, if that were not too long for a file system."""
 
 
 NamedTask = tuple[str, RunTask]
@@ -60,12 +74,12 @@ def compile_tags(tags: str) -> re.Pattern[str] | None:
     """Compiles `ConvertOptions.tags`.
 
     Raises:
-        UsageError: It is no regular expression.
+        UsageError: It is not a regular expression.
     """
     try:
-        return re.compile(tags) if tags else None
-    except re.error as error:
-        raise UsageError(f"--tags {tags!r} is no regular expression: {error}") from error
+        return re.compile(tags) if tags != "" else None
+    except (re.error, TypeError) as error:
+        raise UsageError(f"tags: {tags!r} is not a regular expression: {error}") from error
 
 
 def make_tasks(
@@ -89,36 +103,24 @@ def make_tasks(
         # A run keeps the name it was given first, also when a second rank in its directory would now split it.
         paths = [relative_path(file.path, source) for file in run.sources]
         mine = [owners[path] for path in paths if path in owners]
-        name = mine[0] if mine else _target_name(run)
+        full = target_name(run)
+        name = mine[0] if mine else shorten(full)
         if name in tasks and mine:  # what was one run looks like two now; its output cannot be divided any more
             tasks[name].run = _joined(tasks[name].run, run)
             continue
         if not mine and name in taken and not run.archives:
-            name = next(f"{name}_{n}" for n in range(2, len(taken) + 3) if f"{name}_{n}" not in taken)
+            full = next(f"{full}_{n}" for n in range(2, len(taken) + 3) if shorten(f"{full}_{n}") not in taken)
+            name = shorten(full)
         taken.add(name)
         known = state.runs.setdefault(name, RunState())
         directory = destination if name == "." else os.path.join(destination, name)
         tasks[name] = RunTask(run, source, directory, options, known, live.pop(run.directory, ()))
+        tasks[name].full_name = full if name not in (full, ".") and name == shorten(full) else ""
     return list(tasks.items())
 
 
 def _paths_of(state: RunState) -> list[str]:
     return [*state.files, *(state.plan.ends if state.plan is not None else ())]
-
-
-def _target_name(run: Run) -> str:
-    """Returns where a run goes below the destination.
-
-    MindInsight lists the directories directly below its base, and no deeper, so a nested name is flattened for it:
-    `a/b` becomes `a+b`. A name that was flattened so is unfolded on the way back.
-    """
-    if run.format == tensorboard.FORMAT:
-        if run.role == "convert":
-            return run.name
-        return run.name.replace("~", "~0").replace("+", "~1").replace("/", "+")
-    if run.role != "convert":
-        return run.name
-    return run.name.replace("+", "/").replace("~1", "+").replace("~0", "~")
 
 
 def _joined(one: Run, other: Run) -> Run:

@@ -18,6 +18,8 @@ import msgspec
 from ms_summary_bridge.convert.state import load_state
 from ms_summary_bridge.convert.task import relative_path
 from ms_summary_bridge.errors import BridgeError, NoEventsError
+from ms_summary_bridge.files.arguments import check_path
+from ms_summary_bridge.files.event_file import Path
 from ms_summary_bridge.files.file_names import MINDSPORE
 from ms_summary_bridge.runs.logdir import Run, discover
 from ms_summary_bridge.runs.reading import Point, RunReading, read_points
@@ -100,7 +102,7 @@ class _Series:
         return self._digest.digest()
 
 
-def verify_logdirs(a: str, b: str) -> VerifyReport:
+def verify_logdirs(a: Path, b: Path) -> VerifyReport:
     """Compares every run below `a` with its counterpart below `b`.
 
     Runs are matched by name, or by the name that the conversion to the other side gave them; when each side has one
@@ -109,7 +111,9 @@ def verify_logdirs(a: str, b: str) -> VerifyReport:
 
     Raises:
         NoEventsError: A side has no event files.
+        UsageError: An argument cannot be a path.
     """
+    a, b = check_path("a", a), check_path("b", b)
     report = VerifyReport(a, b)
     found_a, found_b = discover(a), discover(b)
     is_same = "://" not in a and "://" not in b and os.path.exists(a) and os.path.samefile(a, b)

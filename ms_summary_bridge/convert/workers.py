@@ -15,7 +15,7 @@ from ms_summary_bridge.convert.run import Progress, convert_run
 from ms_summary_bridge.convert.state import RunState
 from ms_summary_bridge.convert.task import NamedTask, RunTask, relative_path
 from ms_summary_bridge.errors import LogdirError, MissingDependencyError
-from ms_summary_bridge.runs.report import RunReport
+from ms_summary_bridge.runs.report import RunReport, failed_run
 
 __all__ = ["convert_runs", "unread_bytes"]
 
@@ -66,10 +66,36 @@ def convert_runs(
         return
     # A fresh interpreter for each worker: the caller may hold threads, which a fork would copy in the middle of work.
     # They leave Ctrl-C to this process: its signal mask is theirs, from their first instruction on.
+    abandoned: list[NamedTask] = []
+    for result in _pool_results(tasks, workers, is_stopped, abandoned):
+        advance(unread_bytes(result[1]))
+        yield result
+    # A worker was killed, by want of memory perhaps, and took all others with it. Each gets a pool of its own now, so
+    # that it is known whose fault it was.
+    for named in abandoned:
+        lost: list[NamedTask] = []
+        yield from _pool_results([named], 1, is_stopped, lost)
+        for name, task in lost:
+            killed = LogdirError(f"{task.run.directory}: the process that converted it was killed")
+            yield name, task, *_failed(task, killed)
+        advance(unread_bytes(named[1]))
+
+
+def _pool_results(
+    tasks: list[NamedTask], workers: int, is_stopped: Callable[[], bool], abandoned: list[NamedTask]
+) -> Iterator[_Result]:
+    """Yields the results of a pool of processes; the tasks whose process was killed go to `abandoned`."""
     with ProcessPoolExecutor(min(workers, len(tasks)), mp_context=get_context("spawn")) as pool:
+        futures: dict[Future[tuple[RunReport, RunState]], NamedTask] = {}
+        here: list[NamedTask] = []
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            futures = {pool.submit(convert_run, task): (name, task) for name, task in tasks}
+            for name, task in tasks:
+                futures[pool.submit(convert_run, task)] = name, task
+        except OSError:  # the system has no process, or no file, for another worker
+            here = tasks[len(futures) :]
+        except BrokenExecutor:
+            abandoned += tasks[len(futures) :]
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         for future in _or_end_workers(as_completed(futures)):
@@ -79,13 +105,19 @@ def convert_runs(
             if future.cancelled():
                 continue
             name, task = futures[future]
-            advance(unread_bytes(task))
             try:
-                result = future.result()
-            except BrokenExecutor as error:  # a worker was killed, by want of memory perhaps
-                report = RunReport(name, task.run.directory, task.destination, failed=f"a worker process died: {error}")
-                result = report, task.state
-            yield name, task, *result
+                yield name, task, *future.result()
+            except BrokenExecutor:
+                abandoned.append((name, task))
+            except Exception as error:  # it cannot be handed over, say
+                yield name, task, *_failed(task, error)
+        for name, task in here:
+            if not is_stopped():
+                yield name, task, *convert_run(task)
+
+
+def _failed(task: RunTask, error: Exception) -> tuple[RunReport, RunState]:
+    return failed_run(RunReport(task.run.name, task.run.directory, task.destination), error), task.state
 
 
 def _or_end_workers(
@@ -115,4 +147,7 @@ def _dask_results(tasks: list[NamedTask], address: str, advance: Progress) -> It
         for future in dask_as_completed(futures):
             name, task = futures[future]
             advance(unread_bytes(task))
-            yield name, task, *future.result()
+            try:
+                yield name, task, *future.result()
+            except Exception as error:  # the cluster lost the worker, or the worker lacks this package
+                yield name, task, *_failed(task, error)

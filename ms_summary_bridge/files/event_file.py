@@ -16,8 +16,16 @@ from typing import BinaryIO, Final, TypeAlias, cast
 
 import msgspec
 
-from ms_summary_bridge.errors import ClosedError, EventDecodeError, LogdirError, MissingDependencyError
+from ms_summary_bridge.errors import (
+    ClosedError,
+    EventDecodeError,
+    LogdirError,
+    MissingDependencyError,
+    ReadError,
+    UsageError,
+)
 from ms_summary_bridge.events import Decoder, Event
+from ms_summary_bridge.files.arguments import check_number, check_path
 from ms_summary_bridge.files.records import (
     FOOTER_BYTES,
     HEADER_BYTES,
@@ -49,10 +57,6 @@ _FRAME_BYTES: Final = HEADER_BYTES + FOOTER_BYTES
 Path: TypeAlias = str | os.PathLike[str]
 
 
-def _failure(path: str, doing: str, error: OSError) -> LogdirError:
-    return LogdirError(f"{path}: cannot be {doing}: {error.strerror or error}")
-
-
 def is_url(path: str) -> bool:
     """Whether `path` is for fsspec (`s3://...`) rather than for the operating system."""
     return "://" in path
@@ -77,11 +81,11 @@ def open_source(path: Path) -> BinaryIO:
             source.fs = filesystem  # one for archives closes what it opened when nobody holds it any longer
         return cast(BinaryIO, source)
     except OSError as error:
-        raise _failure(path, "opened", error) from error
+        raise ReadError.of_system(path, "opened", error) from error
     except ImportError as error:
         raise MissingDependencyError(f"{path}: {error}") from error
     except ValueError as error:
-        raise LogdirError(f"{path}: {error}") from error
+        raise ReadError(f"{path}: {error}") from error
 
 
 def _batches(
@@ -92,9 +96,7 @@ def _batches(
     try:
         size = source.seek(0, os.SEEK_END)
         if size < offset:
-            raise LogdirError(
-                f"{path}: has {size} bytes, reading was to go on at byte {offset}: it was replaced or cut"
-            )
+            raise ReadError(f"{path}: has {size} bytes, reading was to go on at byte {offset}: it was replaced or cut")
         source.seek(offset)
         position = offset
         has_given_up = False
@@ -121,7 +123,7 @@ def _batches(
     except LogdirError:
         raise
     except OSError as error:
-        raise _failure(path, "read", error) from error
+        raise ReadError.of_system(path, "read", error) from error
     rest = decoder.finish()
     if rest:
         yield rest, decoder.offset
@@ -170,6 +172,7 @@ class EventFileReader:
     Raises:
         LogdirError: (on iterating) The file cannot be opened or read, or is shorter than `offset`.
         ClosedError: (on iterating) The reader was closed.
+        UsageError: An argument cannot be so.
     """
 
     def __init__(
@@ -181,7 +184,12 @@ class EventFileReader:
         chunk_bytes: int = CHUNK_BYTES,
         max_record_bytes: int = MAX_RECORD_BYTES,
     ) -> None:
-        self.path = os.fspath(path)
+        self.path = check_path("path", path)
+        check_number("offset", offset, 0)
+        check_number("chunk_bytes", chunk_bytes, 1)
+        check_number("max_record_bytes", max_record_bytes, 1)
+        if not callable(getattr(decoder, "decode", None)):
+            raise UsageError(f"decoder: must have a method decode, not {decoder!r}")
         self.offset = offset
         self.record_offset = offset
         self.records_read = 0
@@ -272,7 +280,7 @@ def _size(source: BinaryIO, path: str) -> int:
     try:
         return source.seek(0, os.SEEK_END)
     except OSError as error:
-        raise _failure(path, "read", error) from error
+        raise ReadError.of_system(path, "read", error) from error
 
 
 def _has_more(source: BinaryIO, path: str, position: int) -> bool:
@@ -282,7 +290,7 @@ def _has_more(source: BinaryIO, path: str, position: int) -> bool:
             if chunk.count(0) < len(chunk):
                 return True
     except OSError as error:
-        raise _failure(path, "read", error) from error
+        raise ReadError.of_system(path, "read", error) from error
     return False
 
 

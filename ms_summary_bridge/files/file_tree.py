@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ms_summary_bridge.errors import LogdirError, MissingDependencyError
+from ms_summary_bridge.errors import MissingDependencyError, NoEventsError, ReadError
 from ms_summary_bridge.files.file_names import MINDSPORE, format_of_name, is_wanted
 
 __all__ = ["Directory", "Problem", "WalkLog", "walk_local", "walk_url"]
@@ -52,16 +52,19 @@ def walk_local(source: str, log: WalkLog) -> list[Directory]:
     """Returns the directories below a local path that have such files, each real file once, sorted by name.
 
     Raises:
-        LogdirError: The source does not exist, or is neither a directory nor a regular file.
+        NoEventsError: The source does not exist.
+        ReadError: It cannot be looked at, or is neither a directory nor a regular file.
     """
     try:
         mode = os.stat(source).st_mode
+    except FileNotFoundError as error:
+        raise NoEventsError(f"{source}: {error.strerror}") from error
     except OSError as error:
-        raise LogdirError(f"{source}: {error.strerror or error}") from error
+        raise ReadError(f"{source}: {error.strerror or error}") from error
     if stat.S_ISREG(mode):
         return [Directory(os.path.dirname(source) or ".", ".", [source])]
     if not stat.S_ISDIR(mode):
-        raise LogdirError(f"{source}: neither a directory nor a regular file")
+        raise ReadError(f"{source}: neither a directory nor a regular file")
     found: dict[str, Directory] = {}
     seen: set[tuple[int, int]] = set()
     links: list[tuple[str, str, str]] = []  # path, name, name of the directory it stands in
@@ -136,7 +139,8 @@ def walk_url(source: str, log: WalkLog) -> list[Directory]:
     except ImportError as error:
         raise MissingDependencyError(f"{source}: {error}") from error
     except (OSError, ValueError) as error:
-        raise LogdirError(f"{source}: cannot be found: {str(error) or type(error).__name__}") from error
+        kind = NoEventsError if isinstance(error, FileNotFoundError) else ReadError
+        raise kind(f"{source}: cannot be found: {str(error) or type(error).__name__}") from error
 
     def to_url(path: str) -> str:
         return f"{filesystem.unstrip_protocol(path)}{separator}{chain}"

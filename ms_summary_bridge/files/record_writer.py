@@ -10,15 +10,12 @@ import os
 from collections.abc import Callable
 from types import TracebackType
 
-from ms_summary_bridge.errors import ClosedError, LogdirError
+from ms_summary_bridge.errors import ClosedError, FileTakenError, LogdirError, OutputChangedError, WriteError
+from ms_summary_bridge.files.arguments import check_number, check_path
 from ms_summary_bridge.files.event_file import CHUNK_BYTES, Path
 from ms_summary_bridge.files.records import encode_record
 
 __all__ = ["RecordWriter", "create_unique"]
-
-
-def _failure(path: str, doing: str, error: OSError) -> LogdirError:
-    return LogdirError(f"{path}: cannot be {doing}: {error.strerror or error}")
 
 
 class RecordWriter:
@@ -35,7 +32,10 @@ class RecordWriter:
         path: File being written.
 
     Raises:
-        LogdirError: The file exists (`offset=None`), or does not or is shorter (a number), or cannot be opened.
+        FileTakenError: The file exists (`offset=None`).
+        OutputChangedError: The file does not exist, or is shorter (a number).
+        WriteError: It cannot be made or opened.
+        UsageError: An argument cannot be so.
 
     Example:
         >>> import tempfile
@@ -46,7 +46,10 @@ class RecordWriter:
     """
 
     def __init__(self, path: Path, *, offset: int | None = None, buffer_bytes: int = CHUNK_BYTES) -> None:
-        self.path = os.fspath(path)
+        self.path = check_path("path", path, is_local=True)
+        if offset is not None:
+            check_number("offset", offset, 0)
+        check_number("buffer_bytes", buffer_bytes, 1)
         self._buffer_bytes = buffer_bytes
         self._pending: list[bytes] = []  # whole records, not yet in the file
         self._pending_bytes = 0
@@ -59,24 +62,27 @@ class RecordWriter:
         try:
             os.makedirs(directory, exist_ok=True)
         except OSError as error:
-            # Not as the cause: a file where a directory should be is no name that is taken, see create_unique.
-            raise _failure(directory, "created", error) from None
+            raise WriteError.of_system(directory, "created", error) from error
         try:
             return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         except FileExistsError as error:
-            raise LogdirError(f"{self.path}: exists and would be overwritten") from error
+            raise FileTakenError(f"{self.path}: exists and would be overwritten") from error
         except OSError as error:
-            raise _failure(self.path, "created", error) from error
+            raise WriteError.of_system(self.path, "created", error) from error
 
     def _reopen(self, offset: int) -> int:
         try:
             fd = os.open(self.path, os.O_RDWR)
+        except FileNotFoundError as error:
+            raise OutputChangedError(f"{self.path}: is gone; writing was to go on at byte {offset}") from error
         except OSError as error:
-            raise _failure(self.path, "opened", error) from error
+            raise WriteError.of_system(self.path, "opened", error) from error
         self._file_end = os.lseek(fd, 0, os.SEEK_END)  # everything is appended here; above _written while overlapping
         if self._file_end < offset:
             os.close(fd)
-            raise LogdirError(f"{self.path}: has {self._file_end} bytes, {offset} were written: it was replaced or cut")
+            raise OutputChangedError(
+                f"{self.path}: has {self._file_end} bytes, {offset} were written: it was replaced or cut"
+            )
         return fd
 
     @property
@@ -103,7 +109,7 @@ class RecordWriter:
         """Frames one payload and buffers it.
 
         Raises:
-            LogdirError: The buffer was full and could not be written; see `flush`.
+            WriteError, OutputChangedError: The buffer was full and could not be written; see `flush`.
             ClosedError: The writer is closed.
         """
         if self._fd < 0:
@@ -118,9 +124,9 @@ class RecordWriter:
         """Returns when the operating system has every record; with `sync`, when the disk has.
 
         Raises:
-            LogdirError: Not all could be written (a full disk). The file is cut back to its last whole record, the
-                others stay buffered: the next `flush` tries them again. Or a reopened file holds other bytes than
-                those written now; then it was not touched.
+            WriteError: Not all could be written (a full disk). The file is cut back to its last whole record, the
+                others stay buffered: the next `flush` tries them again.
+            OutputChangedError: A reopened file holds other bytes than those written now; it was not touched.
             ClosedError: The writer is closed.
         """
         if self._fd < 0:
@@ -130,7 +136,7 @@ class RecordWriter:
             try:
                 os.fsync(self._fd)
             except OSError as error:
-                raise _failure(self.path, "synced", error) from error
+                raise WriteError.of_system(self.path, "synced", error) from error
 
     def close(self) -> None:
         """Flushes and closes the file; may be called again. It is closed even if the flush raises."""
@@ -154,7 +160,7 @@ class RecordWriter:
                 done += os.write(self._fd, data[done:])
         except OSError as error:
             self._settle(done)
-            raise LogdirError(
+            raise WriteError(
                 f"{self.path}: cannot be written: {error.strerror or error}; "
                 f"{self._written} bytes are in the file, {self._pending_bytes} wait"
             ) from error
@@ -171,9 +177,9 @@ class RecordWriter:
             try:
                 found = os.pread(self._fd, min(there - done, CHUNK_BYTES), self._written + done)
             except OSError as error:
-                raise _failure(self.path, "compared", error) from error
+                raise WriteError.of_system(self.path, "compared", error) from error
             if not found or found != data[done : done + len(found)]:
-                raise LogdirError(
+                raise OutputChangedError(
                     f"{self.path}: behind byte {self._written + done} it holds something else than this conversion "
                     "writes; use another destination or --force"
                 )
@@ -210,13 +216,11 @@ def create_unique(directory: Path, name_of: Callable[[int], str], *, buffer_byte
     """Makes a new file under the first free of the names `name_of(0)`, `name_of(1)`, ...
 
     Raises:
-        LogdirError: A file cannot be created, for another reason than that its name is taken.
+        WriteError: A file cannot be made.
     """
     number = 0
     while True:
         try:
             return RecordWriter(os.path.join(directory, name_of(number)), buffer_bytes=buffer_bytes)
-        except LogdirError as error:
-            if not isinstance(error.__cause__, FileExistsError):
-                raise
+        except FileTakenError:
             number += 1

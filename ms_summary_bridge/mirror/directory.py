@@ -19,18 +19,28 @@ from typing import Final
 import msgspec
 
 from ms_summary_bridge.convert.logdir import convert_logdir
+from ms_summary_bridge.convert.names import shorten
 from ms_summary_bridge.convert.task import ConvertOptions
-from ms_summary_bridge.errors import BridgeError, NoEventsError
+from ms_summary_bridge.errors import (
+    DamagedStateError,
+    FileTakenError,
+    NoEventsError,
+    OtherConversionError,
+    OutputChangedError,
+)
+from ms_summary_bridge.files.atomic import replace_link
 from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD, format_of_name
-from ms_summary_bridge.mirror.home import Home, clear_directory, replace_link, size_of
+from ms_summary_bridge.mirror.home import Home, clear_directory, size_of
 from ms_summary_bridge.mirror.overlay import Shown
 from ms_summary_bridge.runs.logdir import LIVE, SOURCE, Logdir, Run, discover
 from ms_summary_bridge.runs.report import Report
 
 __all__ = ["FileFact", "MirroredDirectory"]
 
-_OF_THE_DISK: Final = "cannot be "
-"""In a message: written, created, ... A full disk is no reason to throw away what is there; it goes on from there."""
+_ANEW: Final = (OutputChangedError, DamagedStateError, OtherConversionError)
+"""Errors of an output that is of no use any more. Another one, a full disk say, is no reason to throw away what is
+there: the conversion goes on from it later."""
+_ANEW_NAMES: Final = frozenset({FileTakenError.__name__, *(kind.__name__ for kind in _ANEW)})
 _DECIDED_BYTES: Final = 4096
 _GROWING_SECS: Final = 3600.0
 _BESIDE: Final = "mindspore"  # the run's name where somebody else's TensorBoard file has the directory's
@@ -97,8 +107,7 @@ class MirroredDirectory:
         for directory, _, names in os.walk(self.output):
             paths = [os.path.join(directory, name) for name in sorted(names) if "tfevents" in name]
             if paths:
-                part = os.path.relpath(directory, self.output)
-                files[self._free_name(part)] = [path for path in paths if not path.endswith(".new")]
+                files[self._free_name(os.path.relpath(directory, self.output))] = paths
         return Shown(self.name, files, self._hidden) if files else None
 
     def _free_name(self, part: str) -> str:
@@ -110,7 +119,7 @@ class MirroredDirectory:
         first, _, rest = part.partition("/")
         free, number = first, 2
         while os.path.lexists(os.path.join(self._directory, free)):
-            free, number = f"{first}_{number}", number + 1
+            free, number = shorten(f"{first}_{number}"), number + 1
         return f"{free}/{rest}" if rest else free
 
     def prepare(self, files: list[FileFact]) -> bool:
@@ -154,19 +163,11 @@ class MirroredDirectory:
         """
         try:
             report = self._convert(progress)
-            if any(self.output in run.failed and _OF_THE_DISK not in run.failed for run in report.failures):
-                raise BridgeError(report.failures[0].failed)
         except NoEventsError:  # removed since it was looked at
             return []
-        except BridgeError as error:
-            if _OF_THE_DISK in str(error):
-                raise
-            # What lies there is damaged, or of a file that was another one: begin again.
-            clear_directory(self.output)
-            report = self._convert(progress)
         finally:
             self.size = size_of(self.output)
-        self.has_failed = bool(report.failures)
+        self.has_failed = bool(report.failures or report.failed)
         return self._tell(report)
 
     def _link(self, files: list[FileFact]) -> None:
@@ -193,6 +194,16 @@ class MirroredDirectory:
         return True
 
     def _convert(self, progress: Callable[[], None]) -> Report:
+        try:
+            report = self._go_on(progress)
+            if not any(run.error in _ANEW_NAMES for run in report.failures):
+                return report
+        except _ANEW:
+            pass
+        clear_directory(self.output)
+        return self._go_on(progress)
+
+    def _go_on(self, progress: Callable[[], None]) -> Report:
         options = ConvertOptions(keep_archive=False, grows=self._grows)
         return convert_logdir(
             self.view, self.output, to="tensorboard", options=options, progress=lambda done, total: progress()
@@ -200,7 +211,7 @@ class MirroredDirectory:
 
     def _tell(self, report: Report) -> list[str]:
         """Returns a line for each run with trouble."""
-        lines = []
+        lines = [report.failed] if report.failed else []
         for run in report.runs:
             if run.failed:
                 lines.append(run.failed.replace(self.view, self._directory))

@@ -13,7 +13,6 @@ Below the cache (`$XDG_CACHE_HOME/ms_summary_bridge/tensorboard`) each logdir ha
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import re
@@ -26,8 +25,9 @@ from typing import Final
 
 from ms_summary_bridge._version import __version__
 from ms_summary_bridge.errors import LogdirError
+from ms_summary_bridge.files.atomic import replace_link, take_lock, try_lock
 
-__all__ = ["Home", "clean", "clear_directory", "open_home", "replace_link", "size_of", "user_directory"]
+__all__ = ["Home", "clean", "clear_directory", "open_home", "size_of", "user_directory"]
 
 _UNUSED_SECS: Final = 30 * 24 * 3600
 _ORPHAN_SECS: Final = 24 * 3600
@@ -84,7 +84,7 @@ class Home:
         for _ in range(_ATTEMPTS):
             os.makedirs(self.path, mode=0o700, exist_ok=True)
             handle = os.open(self._used_path, os.O_RDWR | os.O_CREAT, 0o600)
-            fcntl.flock(handle, fcntl.LOCK_SH)
+            try_lock(handle, is_shared=True, is_waiting=True)
             with contextlib.suppress(OSError):
                 if os.path.samestat(os.fstat(handle), os.stat(self._used_path)):
                     os.utime(handle)
@@ -105,24 +105,15 @@ class Home:
         """Takes the right to write here; None while another process has it. It ends with this process.
 
         Raises:
-            OSError: It cannot be locked.
+            WriteError: It cannot be locked.
         """
-        handle = os.open(os.path.join(self.path, "working"), os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(handle)
-            return None
-        except OSError:
-            os.close(handle)
-            raise
-        return handle
+        return take_lock(os.path.join(self.path, "working"))
 
     def point(self, target: str) -> None:
         """Lets the link lead to `target`, in one step.
 
         Raises:
-            OSError: It cannot be written.
+            WriteError: It cannot be written.
         """
         replace_link(self.logdir, target, self.path)
 
@@ -202,27 +193,6 @@ def _make_private(path: str) -> None:
         raise PermissionError(0, "belongs to somebody else", path)
 
 
-def replace_link(path: str, target: str, scratch: str) -> None:
-    """Makes a symbolic link, or replaces one, in one step.
-
-    Args:
-        path: The link.
-        target: Where it leads.
-        scratch: Directory on the same file system, in which nobody looks.
-
-    Raises:
-        OSError: It cannot be written.
-    """
-    with contextlib.suppress(OSError):  # there is none, or something else
-        if os.readlink(path) == target:
-            return
-    temporary = os.path.join(scratch, f"link.{os.getpid()}")
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(temporary)
-    os.symlink(target, temporary)
-    os.replace(temporary, path)
-
-
 def clear_directory(path: str) -> None:
     """Removes a directory with all that is in it, as far as that is possible."""
     shutil.rmtree(path, ignore_errors=True)
@@ -277,7 +247,8 @@ def _remove_unused(path: str) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not try_lock(handle):
+            return False
         for part in ("outputs", "views", "nodes"):  # and last what says that it is a mirror, should this be cut short
             clear_directory(os.path.join(path, part))
         clear_directory(path)

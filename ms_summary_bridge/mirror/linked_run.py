@@ -17,10 +17,10 @@ import shutil
 from typing import Final
 
 from ms_summary_bridge.events import Event, FileVersion
+from ms_summary_bridge.files.atomic import replace_file, replace_link, replacing
 from ms_summary_bridge.files.file_names import is_wanted
 from ms_summary_bridge.files.records import encode_record
 from ms_summary_bridge.formats.mindspore import MindSporeEncoder
-from ms_summary_bridge.mirror.home import replace_link
 from ms_summary_bridge.runs.logdir import LogFile, Run
 
 __all__ = ["holds_conversion", "link_run", "unlink_run"]
@@ -49,7 +49,7 @@ def link_run(run: Run, directory: str, scratch: str) -> None:
         scratch: A directory on the same file system, in which nobody looks.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: It cannot be written; a `WriteError`, most of the time.
     """
     os.makedirs(directory, exist_ok=True)
     links = {_name_of(file): os.path.abspath(file.path) for file in (*run.files, *run.graph_files)}
@@ -58,13 +58,13 @@ def link_run(run: Run, directory: str, scratch: str) -> None:
     for name, path in links.items():
         replace_link(os.path.join(directory, name), path, scratch)
     for name, path in copies.items():
-        _copy(path, os.path.join(directory, name), scratch)
+        _copy(path, os.path.join(directory, name))
     newest = 0.0
     for path in links.values():
         with contextlib.suppress(OSError):  # deleted meanwhile
             newest = max(newest, os.stat(path).st_mtime)
     if links:
-        _write_sign(os.path.join(directory, sign), newest, scratch)
+        _write_sign(os.path.join(directory, sign), newest)
     _remove(directory, {*links, *copies, *({sign} if links else ())})
 
 
@@ -91,28 +91,24 @@ def _real_name(created: int, end: str) -> str:
     return f"{_OURS}summary.{_seconds(created)}.{end}"
 
 
-def _write_sign(path: str, modified: float, scratch: str) -> None:
+def _write_sign(path: str, modified: float) -> None:
     """Writes the real file for whose sake the links are read; by its time of writing the jobs are ordered."""
     if not os.path.exists(path):
         payload = MindSporeEncoder().encode(Event(modified, 0, FileVersion(""))).payload
         assert payload is not None
-        temporary = os.path.join(scratch, f"sign.{os.getpid()}")
-        with open(temporary, "wb") as file:
-            file.write(encode_record(payload))
-        os.replace(temporary, path)
+        replace_file(path, encode_record(payload))
     if os.stat(path).st_mtime != modified:
         os.utime(path, (modified, modified))
 
 
-def _copy(source: str, path: str, scratch: str) -> None:
+def _copy(source: str, path: str) -> None:
     with contextlib.suppress(OSError):
         one, other = os.stat(source), os.stat(path)
         if (one.st_size, one.st_mtime) == (other.st_size, other.st_mtime):
             return
-    temporary = os.path.join(scratch, f"copy.{os.getpid()}")
-    with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
-        shutil.copy2(source, temporary)
-        os.replace(temporary, path)
+    if os.path.exists(source):  # else it was deleted meanwhile
+        with replacing(path) as temporary:
+            shutil.copy2(source, temporary)
 
 
 def _remove(directory: str, kept: set[str]) -> bool:

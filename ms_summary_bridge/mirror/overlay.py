@@ -15,7 +15,8 @@ from typing import Final
 
 import msgspec
 
-from ms_summary_bridge.mirror.home import Home, replace_link
+from ms_summary_bridge.files.atomic import replace_link
+from ms_summary_bridge.mirror.home import Home
 
 __all__ = ["Overlay", "Shown"]
 
@@ -80,8 +81,9 @@ class Overlay:
     def _fill(self, node: str, entries: dict[str, str]) -> None:
         os.makedirs(node, exist_ok=True)
         for name, target in entries.items():
-            with contextlib.suppress(IsADirectoryError):  # the viewer made one: a place for profiles, say
-                replace_link(os.path.join(node, name), target, self._home.path)
+            path = os.path.join(node, name)
+            if os.path.islink(path) or not os.path.isdir(path):  # else the viewer made one: a place for profiles, say
+                replace_link(path, target, self._home.path)
         for name in os.listdir(node):
             if name not in entries and os.path.islink(os.path.join(node, name)):
                 os.unlink(os.path.join(node, name))

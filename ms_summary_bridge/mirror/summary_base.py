@@ -19,8 +19,9 @@ import psutil
 
 from ms_summary_bridge.convert.follow import follow_logdir
 from ms_summary_bridge.convert.follow_scan import Scan, take_scan
+from ms_summary_bridge.convert.names import shorten, target_name
 from ms_summary_bridge.convert.task import ConvertOptions
-from ms_summary_bridge.errors import BridgeError, LogdirError
+from ms_summary_bridge.errors import BridgeError, LogdirError, WriteError
 from ms_summary_bridge.files.file_names import MINDSPORE
 from ms_summary_bridge.mirror.home import Home, clean, clear_directory, open_home, user_directory
 from ms_summary_bridge.mirror.linked_run import holds_conversion, link_run, unlink_run
@@ -62,7 +63,7 @@ class SummaryBase:
             _clear_workspaces(self._home)
             os.makedirs(self.workspace, exist_ok=True)
         except OSError as error:
-            raise LogdirError(f"{error.filename}: {error.strerror}") from error
+            raise WriteError.of_system(error.filename or self.path, "written", error) from error
         self._stop = threading.Event()
         # As daemons: what they are in the middle of may take long, and goes on from there the next time.
         self._threads = [
@@ -96,7 +97,7 @@ class SummaryBase:
                 if self._home.lock() is not None:
                     break
             except OSError as error:
-                self._tell(f"{self._home.path}: cannot be locked: {error.strerror}")
+                self._tell(str(error))
             self._stop.wait(_LOCK_SECS)
         else:
             return
@@ -142,6 +143,8 @@ class SummaryBase:
                 self._tell(f"not exact in MindInsight: {loss.kind}: {loss.reason}")
         for line in report.unreadable:
             self._tell(f"not read: {line}")
+        if report.failed:
+            self._tell(report.failed)
 
     # --- MindSpore's runs
 
@@ -167,8 +170,8 @@ class SummaryBase:
         for name, run in names.items():
             try:
                 link_run(run, os.path.normpath(os.path.join(self.path, name)), self._home.path)
-            except OSError as error:  # a name that is too long, say
-                self._tell(f"{run.name}: cannot be shown: {error.filename}: {error.strerror}")
+            except OSError as error:
+                self._tell(f"{run.name}: cannot be shown: {error}")
 
     def _find_runs(self) -> list[Run]:
         try:
@@ -179,7 +182,7 @@ class SummaryBase:
 
     def _names(self, runs: list[Run]) -> dict[str, Run]:
         """Returns the directory below the base for each run of MindSpore's, none of which is a conversion's."""
-        converted = {_flat(run.name) for run in runs if run.format != MINDSPORE}
+        converted = {shorten(target_name(run)) for run in runs if run.format != MINDSPORE}
         names: dict[str, Run] = {}
 
         def is_taken(name: str) -> bool:
@@ -188,18 +191,14 @@ class SummaryBase:
         for run in runs:
             if run.format != MINDSPORE:
                 continue
-            name = _flat(run.name)
-            if is_taken(name):
-                name = _BESIDE if name == "." else f"{name}+{_BESIDE}"
-            base, number = name, 2
+            base = run.name.replace("/", "+")
+            if is_taken(shorten(base)):
+                base = _BESIDE if base == "." else f"{base}+{_BESIDE}"
+            name, number = shorten(base), 2
             while is_taken(name):
-                name, number = f"{base}_{number}", number + 1
+                name, number = shorten(f"{base}_{number}"), number + 1
             names[name] = run
         return names
-
-
-def _flat(name: str) -> str:
-    return name.replace("/", "+")
 
 
 def _open_home(source: str) -> Home:

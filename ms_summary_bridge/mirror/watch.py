@@ -236,14 +236,14 @@ class Mirror:
         try:
             Overlay(self._home).show(shown)
         except OSError as error:  # a full disk, say: what is shown already stays, and the next round tries again
-            self._say(f"{self._home.path}: cannot be written: {error.strerror or error}")
+            self._say(str(error))
         self._shown_at = time.monotonic()
 
     def _show_source(self) -> None:
         try:
             self._home.point(self._home.source)
         except OSError as error:
-            self._say(f"{self._home.path}: cannot be written: {error.strerror or error}")
+            self._say(str(error))
 
 
 def _is_candidate(name: str) -> bool:

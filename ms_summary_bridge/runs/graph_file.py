@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from ms_summary_bridge.errors import EventDecodeError, LogdirError
+from ms_summary_bridge.errors import EventDecodeError, LogdirError, ReadError
 from ms_summary_bridge.events import Event
 from ms_summary_bridge.files.event_file import open_source
 from ms_summary_bridge.formats import wire
@@ -76,4 +76,4 @@ def _read(path: str, count: int) -> tuple[bytes, int]:
                 data += chunk
             return data, size
     except OSError as error:
-        raise LogdirError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise ReadError.of_system(path, "read", error) from error

@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from ms_summary_bridge.errors import NoEventsError
+from ms_summary_bridge.files.arguments import check_path
+from ms_summary_bridge.files.event_file import Path
 from ms_summary_bridge.runs.logdir import Run, discover
 from ms_summary_bridge.runs.reading import RunReading, read_points
 from ms_summary_bridge.runs.report import DamagedRange, IncompleteTail
@@ -62,13 +64,15 @@ class InspectReport(msgspec.Struct):
         return bool(self.unreadable) or any(run.damaged for run in self.runs)
 
 
-def inspect_logdir(source: str) -> InspectReport:
+def inspect_logdir(source: Path) -> InspectReport:
     """Reads everything below `source` and tells what is there.
 
     Raises:
         NoEventsError: There is no event file.
         LogdirError: One cannot be read.
+        UsageError: `source` cannot be a path.
     """
+    source = check_path("source", source)
     found = discover(source)
     if not found.runs and not found.twins and not found.empty:
         reasons = "".join(f"\n  {problem.path}: {problem.reason}" for problem in found.problems[:10])

@@ -19,7 +19,8 @@ import msgspec
 
 from ms_summary_bridge.errors import EventDecodeError, LogdirError
 from ms_summary_bridge.events import Event, FileVersion
-from ms_summary_bridge.files.event_file import is_url, last_wall_time, peek
+from ms_summary_bridge.files.arguments import check_path
+from ms_summary_bridge.files.event_file import Path, is_url, last_wall_time, peek
 from ms_summary_bridge.files.file_names import (
     MINDSPORE,
     TENSORBOARD,
@@ -128,7 +129,7 @@ class _Draft(msgspec.Struct):
     lineage: list[LogFile]
 
 
-def discover(source: str | os.PathLike[str]) -> Logdir:
+def discover(source: Path) -> Logdir:
     """Finds the runs of a source.
 
     Symbolic links are followed; a directory or file that is reached in several ways is read once, under its real name
@@ -141,10 +142,12 @@ def discover(source: str | os.PathLike[str]) -> Logdir:
         Runs, twins, problems, empty files; without any run if there is no event.
 
     Raises:
-        LogdirError: The source does not exist.
+        NoEventsError: The source does not exist.
+        LogdirError: It cannot be looked at.
+        UsageError: `source` cannot be a path.
         MissingDependencyError: The URL's protocol needs a package that is not installed.
     """
-    source = os.fspath(source).removeprefix("file://")
+    source = check_path("source", source).removeprefix("file://")
     log = WalkLog()
     directories = walk_url(source, log) if is_url(source) else walk_local(source, log)
     taken = {name: {directory.name for directory in directories} for name in (MINDSPORE, TENSORBOARD)}

@@ -5,11 +5,14 @@ Plain data, the same in Python and in JSON.
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+
+from ms_summary_bridge.errors import BridgeError
 
 __all__ = [
     "DamagedRange",
@@ -21,6 +24,7 @@ __all__ = [
     "RestartMark",
     "RunReport",
     "encode_json",
+    "failed_run",
 ]
 
 
@@ -95,17 +99,24 @@ class RunReport(msgspec.Struct):
     went_back: dict[str, int] = msgspec.field(default_factory=dict)
     """How often a tag's step went back inside a file."""
     problems: list[str] = msgspec.field(default_factory=list)
+    full_name: str = ""
+    """What the run would be called in the destination, where that is too long for a file system."""
     failed: str = ""
     """The error that ended this run's conversion; empty when it went through."""
+    error: str = ""
+    """The class of that error: `WriteError`, ..."""
+    traceback: str = ""
+    """Where it came from, if it is a fault of this program."""
 
     def add(self, later: RunReport) -> None:
         """Adds what a later conversion of the same run met, so that this report speaks of both.
 
         One that failed will be repeated, and then says all this again: of it only the error is taken.
         """
-        self.failed = later.failed
+        self.failed, self.error, self.traceback = later.failed, later.error, later.traceback
         if later.failed:
             return
+        self.full_name = later.full_name
         self.files += [path for path in later.files if path not in self.files]
         self.outputs = later.outputs or self.outputs
         self.events_read += later.events_read
@@ -142,6 +153,8 @@ class Report(msgspec.Struct):
     """Event files without an event."""
     notes: list[str] = msgspec.field(default_factory=list)
     """What else a person should know of the source."""
+    failed: str = ""
+    """The error that ended the whole conversion, or kept it from being remembered; empty when there was none."""
 
     @property
     def is_partial(self) -> bool:
@@ -157,6 +170,19 @@ class Report(msgspec.Struct):
     def failures(self) -> list[RunReport]:
         """The runs whose conversion ended with an error."""
         return [run for run in self.runs if run.failed]
+
+
+def failed_run(run: RunReport, error: Exception) -> RunReport:
+    """Returns the report of a run whose conversion an error has ended; it will be repeated, and then say the rest."""
+    text, trace = str(error), ""
+    if isinstance(error, OSError) and not isinstance(error, BridgeError):
+        text = f"{error.filename or run.destination}: {error.strerror or text or type(error).__name__}"
+    elif isinstance(error, MemoryError):
+        text = "there is not enough memory"
+    elif not isinstance(error, BridgeError):
+        text = f"{type(error).__name__}: {text}; this is a fault of this program: please report it"
+        trace = "".join(traceback.format_exception(error))
+    return RunReport(run.run, run.source, run.destination, failed=text, error=type(error).__name__, traceback=trace)
 
 
 class LossCounter:

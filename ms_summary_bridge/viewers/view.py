@@ -14,7 +14,8 @@ from typing import Final
 
 from ms_summary_bridge.convert.follow_scan import take_scan
 from ms_summary_bridge.errors import BridgeError, MissingDependencyError, UsageError
-from ms_summary_bridge.files.event_file import is_url
+from ms_summary_bridge.files.arguments import check_choice, check_number, check_path
+from ms_summary_bridge.files.event_file import Path, is_url
 from ms_summary_bridge.mirror.summary_base import SummaryBase
 from ms_summary_bridge.viewers.address import choose_port, describe_tunnel, url_of
 from ms_summary_bridge.viewers.environment import find_environment, make_environment
@@ -36,7 +37,7 @@ _START_MINDINSIGHT: Final = (
 
 
 def view_logdir(
-    source: str,
+    source: Path,
     *,
     viewer: str | None = None,
     port: int | None = None,
@@ -59,9 +60,14 @@ def view_logdir(
         show: Given the address once the viewer answers; by default it is a warning in the log, so that it is seen.
 
     Raises:
+        UsageError: An argument cannot be so.
         BridgeError: The viewer cannot be started, or has ended.
         KeyboardInterrupt: It came before the viewer answered.
     """
+    source = check_path("source", source)
+    check_choice("viewer", viewer, (None, *_NAMES))
+    if port is not None:
+        check_number("port", port, 0)
     _check_source(source)
     if viewer is None:
         viewer = TENSORBOARD if _has_tensorboard() else MINDINSIGHT

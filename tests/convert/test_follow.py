@@ -18,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ms_summary_bridge.convert import follow
-from ms_summary_bridge.convert import logdir as convert
 from ms_summary_bridge.convert.follow_scan import changed_paths, grown, take_scan
 from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.convert.state import STATE_NAME
@@ -236,7 +235,7 @@ def test_what_is_written_after_the_search_belongs_to_the_next_round(
             put(later, build_file(source_format, range(15, 25), start=LATER))
         return found
 
-    monkeypatch.setattr(convert, "discover", discover_and_grow)
+    monkeypatch.setattr(follow, "discover", discover_and_grow)
     script = FollowScript().follow(source, tmp_path / "out")
     assert [sum(run.values.values()) for report in script.reports for run in report.runs] == [10, 20]
     assert_as_converted_once(tmp_path, "in", "out")

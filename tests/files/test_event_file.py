@@ -413,7 +413,7 @@ def test_new_file_never_overwrites(tmp_path: Path) -> None:
     assert path.read_bytes() == b"precious"
     with pytest.raises(LogdirError, match=r"has 8 bytes, 9 were written"):
         RecordWriter(path, offset=9)
-    with pytest.raises(LogdirError, match=r"cannot be opened: No such file"):
+    with pytest.raises(LogdirError, match=r"is gone; writing was to go on at byte 0"):
         RecordWriter(tmp_path / "gone", offset=0)
     with pytest.raises(LogdirError, match="cannot be created: File exists"):
         RecordWriter(path / "below")

@@ -1,0 +1,87 @@
+"""Names of runs in a destination: flattened for MindInsight, shortened for the file system, and both undone.
+
+A file system holds names of 255 bytes. A longer one is cut, and a hash of all of it is put behind, so that what a name
+becomes depends on nothing else; the whole name lies in a hidden file in the run's directory, wherever that goes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from contextlib import suppress
+from typing import Final
+
+from ms_summary_bridge.errors import LogdirError
+from ms_summary_bridge.files.atomic import replace_file
+from ms_summary_bridge.files.event_file import open_source
+from ms_summary_bridge.formats import tensorboard
+from ms_summary_bridge.runs.logdir import CONVERT, Run
+
+__all__ = ["NAME_FILE", "flatten", "keep_name", "shorten", "target_name"]
+
+NAME_FILE: Final = ".ms_summary_bridge.name"
+_MOST_BYTES: Final = 255
+_SHORTENED: Final = re.compile(r"~h[0-9a-f]{16}")  # `flatten` never makes `~h`
+
+
+def target_name(run: Run) -> str:
+    """Returns where a run goes below the destination, before it is shortened.
+
+    MindInsight lists the directories directly below its base, and no deeper, so a nested name is flattened for it. What
+    a conversion flattened or shortened is as it was before on the way back.
+    """
+    if run.role != CONVERT:
+        return flatten(run.name) if run.format == tensorboard.FORMAT else run.name
+    name = _whole_name(run)
+    return name if run.format == tensorboard.FORMAT else _unflatten(name)
+
+
+def flatten(name: str) -> str:
+    """Makes one directory's name of a path: `a/b` becomes `a+b`, and `a+b` becomes `a~1b`."""
+    return name.replace("~", "~0").replace("+", "~1").replace("/", "+")
+
+
+def _unflatten(name: str) -> str:
+    return name.replace("+", "/").replace("~1", "+").replace("~0", "~")
+
+
+def shorten(name: str) -> str:
+    """Returns a path whose parts a file system can hold; the same path where it can hold them all."""
+    return "/".join(map(_shorten_part, name.split("/")))
+
+
+def _shorten_part(part: str) -> str:
+    data = os.fsencode(part)
+    if len(data) <= _MOST_BYTES:
+        return part
+    end = f"~h{hashlib.blake2b(data, digest_size=8).hexdigest()}"
+    count = room = 0
+    for character in part:  # whole ones, of one byte or several
+        room += len(os.fsencode(character))
+        if room > _MOST_BYTES - len(end):
+            break
+        count += 1
+    return part[:count] + end
+
+
+def keep_name(directory: str, name: str) -> None:
+    """Writes down what a run's directory would be called if its name were not too long.
+
+    Raises:
+        WriteError: It cannot be written.
+    """
+    replace_file(os.path.join(directory, NAME_FILE), os.fsencode(name.rpartition("/")[2]))
+
+
+def _whole_name(run: Run) -> str:
+    """Returns a run's name with its directory's as it was before it was shortened."""
+    base = re.split(r"[/\\]", run.directory.rstrip("/").split("::")[0])[-1]
+    parts = run.name.split("/")
+    if base not in parts or not _SHORTENED.search(base):
+        return run.name
+    with suppress(LogdirError, OSError), open_source(f"{run.directory}/{NAME_FILE}") as file:
+        whole = os.fsdecode(file.read(1 << 16))
+        if "/" not in whole and "\0" not in whole and _shorten_part(whole) == base:  # else it is of another directory
+            return "/".join(whole if part == base else part for part in parts)
+    return run.name

@@ -1,0 +1,52 @@
+"""Arguments of public functions: refused with the argument's name, as the command line does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from typing import Any
+
+from ms_summary_bridge.errors import UsageError
+
+__all__ = ["check_choice", "check_number", "check_path"]
+
+
+def check_path(name: str, value: Any, *, is_local: bool = False) -> str:
+    """Returns a path as text.
+
+    Args:
+        name: Of the argument.
+        value: A str or an `os.PathLike[str]`.
+        is_local: A URL is refused.
+
+    Raises:
+        UsageError: It is something else, or empty, or no path can be so.
+    """
+    path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(path, str):
+        raise UsageError(f"{name}: must be a str or an os.PathLike[str], not {value!r}")
+    if not path or "\0" in path:
+        raise UsageError(f"{name}: {path!r} cannot be a path")
+    if is_local and ("://" in path or path.startswith("file:")):
+        raise UsageError(f"{name}: {path} is a URL; name a local directory, and copy it there afterwards")
+    return path
+
+
+def check_number(name: str, value: Any, least: int) -> None:
+    """Refuses what is not a whole number of at least so much.
+
+    Raises:
+        UsageError: It is not.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise UsageError(f"{name}: must be a whole number from {least} on, not {value!r}")
+
+
+def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
+    """Refuses what is none of several values.
+
+    Raises:
+        UsageError: It is not.
+    """
+    if not any(type(value) is type(choice) and value == choice for choice in choices):
+        raise UsageError(f"{name}: must be {' or '.join(map(repr, choices))}, not {value!r}")
