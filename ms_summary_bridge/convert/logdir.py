@@ -65,7 +65,7 @@ def convert_logdir(
         UsageError: An argument cannot be so, or contradicts the files or the destination.
         MissingDependencyError: `dask` is asked for and not installed.
     """
-    source, destination = check_request(source, destination, to, options, workers)
+    source, destination = check_request(source, destination, to, options, workers, dask)
     found = discover(source)
     target = to or direction_of(found)
     if not runs_for(found, target):
@@ -75,7 +75,12 @@ def convert_logdir(
 
 
 def check_request(
-    source: Path, destination: Path, to: str | None, options: ConvertOptions | None, workers: int
+    source: Path,
+    destination: Path,
+    to: str | None,
+    options: ConvertOptions | None,
+    workers: int,
+    dask: str | None = None,
 ) -> tuple[str, str]:
     """Refuses arguments that cannot be so; for what they mean see `convert_logdir`.
 
@@ -87,6 +92,8 @@ def check_request(
     """
     check_choice("to", to, (None, *_TARGETS))
     check_number("workers", workers, 1)
+    if dask is not None and (type(dask) is not str or not dask):
+        raise UsageError(f"dask: must be the address of a scheduler, not {dask!r}")
     if options is not None and not isinstance(options, ConvertOptions):
         raise UsageError(f"options: must be a ConvertOptions, not {options!r}")
     return check_path("source", source), check_path("destination", destination, is_local=True)

@@ -32,14 +32,16 @@ def check_path(name: str, value: Any, *, is_local: bool = False) -> str:
     return path
 
 
-def check_number(name: str, value: Any, least: int) -> None:
-    """Refuses what is not a whole number of at least so much.
+def check_number(name: str, value: Any, least: int, most: int | None = None) -> None:
+    """Refuses what is not a whole number of at least, and at most, so much.
 
     Raises:
         UsageError: It is not.
     """
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise UsageError(f"{name}: must be a whole number from {least} on, not {value!r}")
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if not is_whole or value < least or (most is not None and value > most):
+        end = "on" if most is None else f"to {most}"
+        raise UsageError(f"{name}: must be a whole number from {least} {end}, not {value!r}")
 
 
 def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:

@@ -111,7 +111,7 @@ def fit_histogram(histogram: Histogram) -> tuple[Histogram, str]:
     left, right, count = _tidied(histogram.left[used], histogram.right[used], count[used])
     low, high = float(left[count > 0].min()), float(right[count > 0].max())
     if len(count) > MAX_BUCKETS:
-        notes.append(f"{len(histogram.count)} buckets merged to {MAX_BUCKETS} or less")
+        notes.append(f"buckets merged to {MAX_BUCKETS} or less")
         left, right, count = _merged(left, right, count)
     narrow = right - left < _LEAST_WIDTH
     if narrow.any():
@@ -188,7 +188,7 @@ def _fit_image(tag: str, image: Image) -> tuple[list[TaggedValue], str]:
         try:
             part, loss = _as_png(encoded)
         except InvalidValueError as error:
-            losses.append(f"image {index} of {len(image.encoded)} left out: {error.message}")
+            losses.append(f"left out of a batch of images: {error.message}")
             continue
         if loss:
             losses.append(loss)
@@ -198,7 +198,7 @@ def _fit_image(tag: str, image: Image) -> tuple[list[TaggedValue], str]:
     if not fitted:
         raise UnsupportedValueError(losses[0] if losses else "there is no image")
     if len(image.encoded) > 1:
-        losses.insert(0, f"a batch of {len(image.encoded)} images under tags of their own")
+        losses.insert(0, "a batch of images under tags of their own")
     return fitted, "; ".join(dict.fromkeys(losses))
 
 

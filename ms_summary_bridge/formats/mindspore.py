@@ -290,7 +290,7 @@ class MindSporeEncoder:
         field, loss = _ENCODERS[type(value)](value)
         self.written.append((value.kind, name))
         if name != tagged.tag:
-            loss = f"under the name {name!r}, since {tagged.tag!r} is taken"
+            loss = "under another name, since its own is taken"
         try:
             return wire.length_delimited(b"\x0a", name.encode("utf-8", "surrogateescape")) + field, loss
         except UnicodeEncodeError:

@@ -482,7 +482,7 @@ def _loss_of(value: Value) -> str:
             return "counts above 2**53 rounded to float64"
         return ""
     if isinstance(value, Image):
-        return "" if len(value.encoded) == 1 else f"{len(value.encoded)} images written one by one"
+        return "" if len(value.encoded) == 1 else "a batch of images written one by one"
     if isinstance(value, Tensor):
         return "shown as a table of statistics and a histogram of its elements"
     if value.kind == "landscape" and not value.reason:

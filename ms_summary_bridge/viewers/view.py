@@ -67,7 +67,7 @@ def view_logdir(
     source = check_path("source", source)
     check_choice("viewer", viewer, (None, *_NAMES))
     if port is not None:
-        check_number("port", port, 0)
+        check_number("port", port, 0, 65535)
     _check_source(source)
     if viewer is None:
         viewer = TENSORBOARD if _has_tensorboard() else MINDINSIGHT

@@ -21,6 +21,8 @@ from ms_summary_bridge._version import __version__
 from ms_summary_bridge.cli import app as cli
 from ms_summary_bridge.cli.app import EXIT_CODES, main
 from ms_summary_bridge.convert.state import STATE_NAME
+from ms_summary_bridge.formats import wire
+from tests.convert.test_to_mindinsight import histogram_tensor, put_log, summary_record, tag
 from tests.mindspore_run import (
     START,
     event,
@@ -225,7 +227,22 @@ def test_bad_urls(tmp_path: Path, url: str, capsys: pytest.CaptureFixture[str]) 
 def test_files_that_hold_nothing_are_no_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put(tmp_path / "ms" / summary_name(), b"")
     assert main(["convert", str(tmp_path / "ms"), str(tmp_path / "tb")]) == 0
-    assert "1 file without an event passed over" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"1 file without an event passed over:\n  {tmp_path / 'ms' / summary_name()}\n" in out
+    assert main(["inspect", str(tmp_path / "ms")]) == 0
+    assert str(tmp_path / "ms" / summary_name()) in capsys.readouterr().out
+
+
+def test_many_tags_of_one_reason_hide_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line for each kind and reason, though each histogram has another number of buckets."""
+    values = [histogram_tensor(f"h{n}", [[edge, edge + 1, 1] for edge in range(n)]) for n in range(100, 300)]
+    audio = wire.length_delimited(b"\x32", wire.length_delimited(b"\x22", b"sound"))  # Value.audio
+    put_log(tmp_path / "tb", [summary_record(1, *values, tag("z") + audio)])
+    assert main(["convert", str(tmp_path / "tb"), str(tmp_path / "ms")]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "not exact" in line]
+    assert len(lines) == 2
+    assert "1 x audio 'z': " in lines[0]
+    assert "200 x histogram 'h100', 'h101', 'h102' and 197 more tags: buckets merged to 90 or less" in lines[1]
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not sys.platform.startswith("linux"), reason="mounts a small file system")

@@ -426,7 +426,7 @@ def test_b14_a_batch_with_one_bad_image_keeps_the_others(tmp_path: Path) -> None
     put_log(tmp_path / "tb", [summary_record(1, blob_sequence("b", [encoded("PNG"), b"bad", encoded("JPEG")]))])
     run = convert_run(tmp_path / "tb", tmp_path / "ms")
     assert list(values_in(tmp_path / "ms")) == ["b/0", "b/2"]
-    assert "image 1 of 3 left out" in losses(run)["image", "b"][1]
+    assert "left out of a batch of images: " in losses(run)["image", "b"][1]
 
 
 # --- tensors, precision-recall curves, meshes

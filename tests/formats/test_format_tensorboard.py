@@ -600,7 +600,7 @@ def test_a_picture_is_not_touched() -> None:
 def test_a_batch_of_pictures_is_written_one_by_one_and_said_to_be() -> None:
     encoded = encode_values(("i", Image(4, 6, 3, (b"one", b"two"))))
     assert [value.image.encoded_image_string for value in messages_of(encoded)] == [b"one", b"two"]
-    assert encoded.losses == (Loss("image", "i", "2 images written one by one"),)
+    assert encoded.losses == (Loss("image", "i", "a batch of images written one by one"),)
 
 
 @given(strategies.tensors())

@@ -20,6 +20,7 @@ import psutil
 import pytest
 
 from ms_summary_bridge.convert.logdir import convert_logdir
+from ms_summary_bridge.convert.state import locked
 from ms_summary_bridge.errors import LogdirError
 from ms_summary_bridge.events import Event, Summary
 from ms_summary_bridge.files.event_file import EventFileReader
@@ -260,6 +261,55 @@ def test_what_lies_in_the_cache_may_be_damaged(followed: Followed) -> None:
         write(run, "mindspore", range(1, last), modified=time.time() - 5000)
         followed.again()
         assert followed.rounds() == {"ms": list(range(1, last))}
+    assert followed.warnings == []
+
+
+def test_what_another_conversion_is_writing_is_left_alone(followed: Followed) -> None:
+    """Its lock is no reason to throw away what is there: it is shown, and gone on with once the lock is free."""
+    run = mindspore(followed.source / "ms", range(1, 4))
+    mindspore(followed.source / "other", range(1, 3))
+    followed.rounds()
+    (view,) = {path.parent for path in Path(followed.home.path).glob("views/*/*") if os.readlink(path) == str(run)}
+    output = view.parents[1] / "outputs" / view.name
+    with locked(str(output)):
+        before = {path: path.read_bytes() for path in output.iterdir()}
+        write(run, "mindspore", range(1, 6), modified=time.time() - 5000)
+        mindspore(followed.source / "other", range(1, 7))
+        followed.again()
+        assert followed.rounds() == {"ms": [1, 2, 3], "other": [1, 2, 3, 4, 5, 6]}
+        assert {path: path.read_bytes() for path in output.iterdir()} == before
+    assert len(followed.warnings) == 1
+    assert "another conversion is writing there" in followed.warnings[0]
+    followed.again()
+    assert followed.rounds()["ms"] == [1, 2, 3, 4, 5]
+
+
+def test_a_conversion_with_other_options_or_of_another_version_is_made_anew(followed: Followed) -> None:
+    run = mindspore(followed.source / "ms", range(1, 4))
+    followed.rounds()
+    for last, (old, new) in enumerate(((b'"version": 1', b'"version": 99'), (b'"mark"', b'"latest"')), start=5):
+        for path in Path(followed.home.path).glob("outputs/*/.ms_summary_bridge.json"):
+            assert old in path.read_bytes()
+            path.write_bytes(path.read_bytes().replace(old, new))
+        write(run, "mindspore", range(1, last), modified=time.time() - 5000)
+        followed.again()
+        assert followed.rounds() == {"ms": list(range(1, last))}
+    assert followed.warnings == []
+
+
+def test_a_run_whose_output_cannot_be_named_costs_no_other(followed: Followed) -> None:
+    """Directories of 255 bytes, and one whose name is taken by a file of TensorBoard's beside it."""
+    long = "x" * 255
+    mindspore(followed.source / long, range(1, 4))
+    tensorboard(followed.source / long, range(7, 9))
+    for rank in (0, 1):
+        mindspore(followed.source / "ranks" / ("文" * 85), range(1, 3), rank=rank)
+    mindspore(followed.source / "good", range(1, 3))
+    seen = followed.rounds()
+    assert seen[long] == [7, 8]
+    assert seen[f"{long}/mindspore"] == [1, 2, 3]
+    assert seen["good"] == [1, 2]
+    assert sum(name.startswith("ranks/") for name in seen) == 2
     assert followed.warnings == []
 
 
