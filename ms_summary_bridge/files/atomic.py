@@ -13,9 +13,8 @@ import fcntl
 import hashlib
 import os
 import stat
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from ms_summary_bridge.errors import FileTakenError, WriteError
@@ -60,20 +59,26 @@ def create_file(path: str, data: bytes) -> None:
 
 
 @contextmanager
-def replacing(path: str, *, is_synced: bool = False) -> Iterator[str]:
+def replacing(path: str, *, is_synced: bool = False, temporary: str = "") -> Iterator[str]:
     """Gives the name of a file to write anew, which replaces `path` if nothing is raised meanwhile.
+
+    Args:
+        path: The file; its directory is there.
+        is_synced: Wait until the disk has it.
+        temporary: Name beside it to write to, for a writer that is particular about names; one for many files lets the
+            next one take over what a killed process has left.
 
     Raises:
         WriteError: It cannot be written, or an OSError came out of the block; an old file stays as it is.
     """
-    with _temporary(path) as temporary:
+    with _temporary(path, temporary) as unfinished:
         try:
-            yield temporary
+            yield unfinished
             with contextlib.suppress(FileNotFoundError):
-                os.chmod(temporary, stat.S_IMODE(os.stat(path).st_mode))
+                os.chmod(unfinished, stat.S_IMODE(os.stat(path).st_mode))
             if is_synced:
-                sync(temporary)
-            os.replace(temporary, path)
+                sync(unfinished)
+            os.replace(unfinished, path)
             if is_synced:
                 with contextlib.suppress(OSError):  # not every file system has it for directories
                     sync(os.path.dirname(path) or ".")
@@ -82,37 +87,39 @@ def replacing(path: str, *, is_synced: bool = False) -> Iterator[str]:
 
 
 @contextmanager
-def _temporary(path: str) -> Iterator[str]:
+def _temporary(path: str, name: str = "") -> Iterator[str]:
     """Makes a file beside `path` that is this thread's alone; what is left of it in the end is removed."""
-    key = hashlib.blake2b(os.fsencode(os.path.basename(path)), digest_size=6).hexdigest()
-    name = os.path.join(os.path.dirname(path), f".ms_summary_bridge.{key}.new")
-    try:
-        descriptor = os.open(name, os.O_RDONLY | _MAKING, 0o666)
-        if not _is_ours(descriptor, name):  # another process, or another thread, is writing the same file
-            os.close(descriptor)
-            name = f"{name}.{os.getpid()}.{threading.get_ident()}"
-            descriptor = os.open(name, os.O_RDONLY | _MAKING, 0o666)
-    except OSError as error:
-        raise WriteError.of_system(path, "written", error) from error
-    try:
-        with contextlib.suppress(OSError):  # a killed process may have left it read-only
-            os.fchmod(descriptor, os.fstat(descriptor).st_mode | stat.S_IWUSR)
-        yield name
-    except BaseException:  # else it has become the file, and the name may be another process's by now
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
-    finally:
-        os.close(descriptor)
+    directory, own = os.path.split(path)
+    key = hashlib.blake2b(os.fsencode(own), digest_size=6).hexdigest()
+    name = os.path.join(directory, name or f".ms_summary_bridge.{key}.new")
+    with ExitStack() as stack:
+        try:
+            if not _is_ours(_make(name, stack), name):  # another process, or thread, may be writing it
+                root, ending = os.path.splitext(name)
+                name = f"{root}.{os.urandom(6).hex()}{ending}"
+                _make(name, stack)
+            with contextlib.suppress(PermissionError):  # a killed process may have left it read-only
+                os.chmod(name, os.stat(name).st_mode | stat.S_IWUSR)
+        except OSError as error:
+            raise WriteError.of_system(path, "written", error) from error
+        try:
+            yield name
+        except BaseException:  # else it has become the file, and the name may be another process's by now
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+            raise
+
+
+def _make(name: str, stack: ExitStack) -> int:
+    descriptor = os.open(name, os.O_RDONLY | _MAKING, 0o666)
+    stack.callback(os.close, descriptor)
+    return descriptor
 
 
 def _is_ours(descriptor: int, name: str) -> bool:
-    try:
+    with contextlib.suppress(OSError):  # a file system without locks; or the name has become another file's
         return try_lock(descriptor) and os.path.samestat(os.fstat(descriptor), os.stat(name))
-    except FileNotFoundError:
-        return False
-    except OSError:  # a file system without locks
-        return True
+    return False
 
 
 def replace_link(path: str, target: str, scratch: str) -> None:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ms_summary_bridge.files.atomic import replacing
 from ms_summary_bridge.monitor.alarms.alarm_sink import REPORT
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.recorder import Recorder
@@ -100,12 +101,10 @@ class AlarmCommands:
             return
         directory = os.path.join(rank_directory(recorder.run_directory, recorder.training.rank), "checkpoints")
         path = os.path.join(directory, f"alarm-{alert.rule}-step_{recorder.step}.ckpt")
-        unfinished = os.path.join(directory, "unfinished.ckpt")
         try:
             os.makedirs(directory, exist_ok=True)
-            with recorder.spending("checkpoint"):
+            with replacing(path, temporary="unfinished.ckpt") as unfinished, recorder.spending("checkpoint"):
                 self._save(unfinished)
-            os.replace(unfinished, path)
         except Exception as error:  # whatever a network, or a function of the user's, raises
             recorder.faults.warn("save", f"{path}: the checkpoint of an alarm cannot be saved: {error!r}")
             return

@@ -6,7 +6,6 @@ MindInsight cannot be installed beside MindSpore any more. What it needs is in `
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import glob
 import hashlib
 import os
@@ -18,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from ms_summary_bridge.errors import BridgeError, UsageError
+from ms_summary_bridge.files.atomic import take_lock
 from ms_summary_bridge.mirror.home import user_directory
 from ms_summary_bridge.viewers.program import Program
 
@@ -134,17 +134,15 @@ def _is_suitable(python: str) -> bool:
 @contextlib.contextmanager
 def _locked(path: str, say: Callable[[str], None]) -> Iterator[None]:
     """Lets one process at a time make the environment."""
-    with open(path, "w", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("waiting for another process that makes MindInsight's environment")
-            while True:
-                with contextlib.suppress(BlockingIOError):
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                time.sleep(0.5)
+    handle = take_lock(path)
+    if handle is None:
+        say("waiting for another process that makes MindInsight's environment")
+        while (handle := take_lock(path)) is None:
+            time.sleep(0.5)
+    try:
         yield
+    finally:
+        os.close(handle)
 
 
 def _install(python: str, path: str, say: Callable[[str], None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import signal
@@ -11,13 +12,16 @@ import sys
 import threading
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ms_summary_bridge.errors import LogdirError
+from ms_summary_bridge.monitor.config.file import load_config
 from ms_summary_bridge.monitor.model.sample import Note, Sample
+from ms_summary_bridge.monitor.sinks import run_record
 from ms_summary_bridge.monitor.sinks.journal import read_journal
 from ms_summary_bridge.monitor.sinks.line_file import LineFile
-from ms_summary_bridge.monitor.sinks.run_record import find_commit
+from ms_summary_bridge.monitor.sinks.run_record import choose_run_directory, find_commit
 from ms_summary_bridge.monitor.sinks.writer import Writer
 from ms_summary_bridge.training.distributed import Place
 from ms_summary_bridge.training.faults import Faults
@@ -364,3 +368,23 @@ for _ in range(2):
     said = {process.communicate(timeout=60)[0] for process in ranks}
     assert len(said) == 1
     assert len(set(said.pop().split())) == 2
+
+
+@pytest.mark.parametrize(("early_secs", "is_taken"), [(-5.0, True), (100.0, True), (140.0, False)])
+def test_hosts_of_one_launch_may_start_apart_but_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, early_secs: float, is_taken: bool
+) -> None:
+    """Rank 0 on another host has left its note so long before this process began: two minutes are one launch."""
+    config = load_config({"save_dir": str(tmp_path)})
+    began = psutil.Process().create_time()
+
+    def choose(host: str, rank: int) -> str:
+        monkeypatch.setattr(run_record, "_calls", itertools.count(1))
+        monkeypatch.setattr(run_record.platform, "node", lambda: host)
+        return choose_run_directory(config, Place(rank=rank, ranks=2))
+
+    monkeypatch.setattr(run_record, "_WAIT_SECS", 0.3)
+    with monkeypatch.context() as patch:
+        patch.setattr(run_record.time, "time", lambda: began - early_secs)
+        first = choose("host-a", 0)
+    assert (choose("host-b", 1) == first) == is_taken

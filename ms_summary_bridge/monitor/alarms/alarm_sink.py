@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Final
 
+from ms_summary_bridge.files.atomic import replace_file
 from ms_summary_bridge.monitor.alarms.actions import OUTSIDE, Origin, message_text
 from ms_summary_bridge.monitor.alarms.actions.runner import ActionRunner
 from ms_summary_bridge.monitor.alarms.alarms import Alarms, AlertNote, describe_checkpoint
@@ -114,9 +115,6 @@ class AlarmSink:
         text = f"{message_text(alert, self._origin)}\n{describe_checkpoint(checkpoint)}\n"
         try:
             for ending, body in (("json", json.dumps(content, indent=1) + "\n"), ("txt", text)):
-                path = self._path(f"{REPORT}.{ending}")
-                with open(f"{path}.tmp", "w", encoding="utf-8") as file:
-                    file.write(body)
-                os.replace(f"{path}.tmp", path)
+                replace_file(self._path(f"{REPORT}.{ending}"), body.encode(errors="backslashreplace"))
         except OSError as error:
-            self._warn("report", f"{self._directory}: the report of the stop cannot be written: {error.strerror}")
+            self._warn("report", f"{self._directory}: the report of the stop cannot be written: {error}")

@@ -17,12 +17,13 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
 import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal
+
+from ms_summary_bridge.files.atomic import create_file, replace_file
 
 __all__ = ["StopAgreement", "Verdict"]
 
@@ -192,14 +193,7 @@ class StopAgreement:
     def _write(self, name: str, content: dict[str, Any], *, is_new: bool = False) -> None:
         """Writes a file that is whole as soon as it is there; a new one never replaces another's."""
         assert self._directory is not None
-        path = self._directory / name
-        temporary = path.with_name(f"{name}.{self._rank}.tmp")
+        data = json.dumps({**content, "wall_time": self._wall_clock()}).encode()
         with contextlib.suppress(OSError):
             self._directory.mkdir(exist_ok=True)
-            temporary.write_text(json.dumps({**content, "wall_time": self._wall_clock()}), encoding="utf-8")
-            if is_new:
-                with contextlib.suppress(FileExistsError):
-                    os.link(temporary, path)
-                temporary.unlink()
-            else:
-                os.replace(temporary, path)
+            (create_file if is_new else replace_file)(str(self._directory / name), data)

@@ -19,11 +19,12 @@ from typing import Final, Literal
 import msgspec
 
 from ms_summary_bridge.errors import LogdirError
+from ms_summary_bridge.files.atomic import replace_file, replacing
 
 __all__ = ["STATE_NAME", "Checkpoint", "CheckpointFiles", "CheckpointState", "Mode", "read_state"]
 
 STATE_NAME: Final = "checkpoints.json"
-_UNFINISHED: Final = "unfinished-"
+_UNFINISHED: Final = "unfinished.ckpt"
 _NAME: Final = re.compile(r"checkpoint_step_(\d+)(?:_\d+)?\.ckpt")  # with a number where a step comes again
 
 Mode = Literal["min", "max"]
@@ -204,34 +205,19 @@ class CheckpointFiles:
 
     def _write(self, name: str, write: Callable[[str], None]) -> int:
         """Writes a whole checkpoint; returns its size."""
-        unfinished = os.path.join(self.directory, _UNFINISHED + name)
-        try:
-            os.makedirs(self.directory, exist_ok=True)  # somebody may have removed it during the training
+        os.makedirs(self.directory, exist_ok=True)  # somebody may have removed it during the training
+        path = os.path.join(self.directory, name)
+        with replacing(path, is_synced=True, temporary=_UNFINISHED) as unfinished:
             write(unfinished)
-            size = _sync(unfinished)
-            os.replace(unfinished, os.path.join(self.directory, name))
-        except BaseException:
-            self._remove_unfinished()
-            raise
-        _sync_directory(self.directory)
-        return size
+        return os.stat(path).st_size
 
     def _write_state(self, state: CheckpointState) -> None:
-        unfinished = os.path.join(self.directory, _UNFINISHED + STATE_NAME)
-        try:
-            with open(unfinished, "wb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(state)) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(unfinished, os.path.join(self.directory, STATE_NAME))
-        except BaseException:
-            self._remove_unfinished()
-            raise
-        _sync_directory(self.directory)
+        data = msgspec.json.format(msgspec.json.encode(state)) + b"\n"
+        replace_file(os.path.join(self.directory, STATE_NAME), data, is_synced=True)
 
     def _tidy(self, state: CheckpointState, *, is_known: bool) -> CheckpointState:
         """Puts in order what an earlier session has left; returns the state that is true of the files."""
-        self._remove_unfinished()
+        _remove(os.path.join(self.directory, _UNFINISHED))
         named = {checkpoint.file for checkpoint in _all(state)}
         newest = max((checkpoint.step for checkpoint in _all(state)), default=-1)
         adopted = []
@@ -253,34 +239,9 @@ class CheckpointFiles:
             if _NAME.fullmatch(name) and name not in named:
                 _remove(os.path.join(self.directory, name))
 
-    def _remove_unfinished(self) -> None:
-        with contextlib.suppress(OSError):
-            for name in os.listdir(self.directory):
-                if name.startswith(_UNFINISHED):
-                    _remove(os.path.join(self.directory, name))
-
 
 def _all(state: CheckpointState) -> list[Checkpoint]:
     return [*([] if state.best is None else [state.best]), *state.last]
-
-
-def _sync(path: str) -> int:
-    """Has the disk take a file; returns its size."""
-    descriptor = os.open(path, os.O_RDONLY)  # MindSpore leaves its files readable only
-    try:
-        os.fsync(descriptor)
-        return os.fstat(descriptor).st_size
-    finally:
-        os.close(descriptor)
-
-
-def _sync_directory(path: str) -> None:
-    with contextlib.suppress(OSError):  # not every file system has it
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _remove(path: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import os
@@ -10,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ms_summary_bridge.errors import LogdirError
+from ms_summary_bridge.files.atomic import replace_file
 from ms_summary_bridge.monitor.model.sample import Sample
 from ms_summary_bridge.monitor.sinks.journal import read_journal, sample_line
 from ms_summary_bridge.monitor.sinks.line_file import LineFile
@@ -54,14 +54,9 @@ class CsvFile:
             lines = [line for line in read_journal(self._directory) if line.get("kind") == "sample"]
             self._columns = list(dict.fromkeys(name for line in lines for name in line["values"]))
             rows = [_join([*_FIXED, *self._columns]), *(_row(self._columns, line) for line in lines)]
-            temporary = f"{path}.new"
-            with open(temporary, "wb") as file:
-                file.write(b"".join(row + b"\n" for row in rows))
-            os.replace(temporary, path)
-        except (OSError, LogdirError) as error:
-            self._warn("csv", f"{path} cannot be written: {error}")
-            with contextlib.suppress(OSError):
-                os.unlink(f"{path}.new")
+            replace_file(path, b"".join(row + b"\n" for row in rows))
+        except LogdirError as error:
+            self._warn("csv", str(error))
             self._file = None
             return
         self._file = LineFile(path, self._warn)

@@ -7,11 +7,12 @@ it is dropped and counted.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 from collections.abc import Callable
 from typing import Final
+
+from ms_summary_bridge.files.atomic import try_lock
 
 __all__ = ["LineFile"]
 
@@ -84,17 +85,16 @@ class LineFile:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         descriptor = os.open(self.path, flags, 0o644)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            root, ending = os.path.splitext(self.path)
-            other = f"{root}-{os.getpid()}{ending}"
-            self._warn("locked", f"another process writes {self.path}; this one writes {other}")
-            self.path = other
-            return os.open(other, flags, 0o644)
-        except OSError:
-            pass  # a file system without locks
-        return descriptor
+            if try_lock(descriptor):
+                return descriptor
+        except OSError:  # a file system without locks
+            return descriptor
+        os.close(descriptor)
+        root, ending = os.path.splitext(self.path)
+        other = f"{root}-{os.getpid()}{ending}"
+        self._warn("locked", f"another process writes {self.path}; this one writes {other}")
+        self.path = other
+        return os.open(other, flags, 0o644)
 
     def _heal(self) -> None:
         """Cuts off a last line that a crash has torn; a whole one that lacks its end gets it."""

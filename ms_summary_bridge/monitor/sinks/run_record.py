@@ -17,6 +17,7 @@ from typing import Any, Final
 import psutil
 
 from ms_summary_bridge._version import __version__
+from ms_summary_bridge.files.atomic import replace_file
 from ms_summary_bridge.monitor.model.alert_config import hide_secrets
 from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.training.distributed import Place
@@ -95,9 +96,7 @@ def _leave_note(note: str, run: str) -> None:
     host, parent, started = _parent()
     content = {"run": run, "wall_time": time.time(), "host": host, "parent": parent, "parent_started": started}
     with contextlib.suppress(OSError):
-        temporary = f"{note}.{os.getpid()}"
-        Path(temporary).write_text(json.dumps(content), encoding="utf-8")
-        os.replace(temporary, note)
+        replace_file(note, json.dumps(content).encode())
 
 
 def _read_note(note: str) -> str | None:
