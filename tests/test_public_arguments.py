@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -30,11 +31,11 @@ from tests.mindspore_run import scalars, summary_name, write_summary
 class Place:
     """A path of somebody's own."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Any) -> None:
         self._path = path
 
-    def __fspath__(self) -> str:
-        return str(self._path)
+    def __fspath__(self) -> Any:
+        return str(self._path) if isinstance(self._path, Path) else self._path
 
 
 def ended() -> threading.Event:
@@ -56,6 +57,11 @@ def view(source: Any, **options: Any) -> None:
     view_logdir(source, say=lambda text: None, show=lambda url: None, **options)
 
 
+def callback(name: str) -> Any:
+    pytest.importorskip("mindspore")
+    return getattr(ms_summary_bridge, name)
+
+
 @pytest.fixture
 def ms(tmp_path: Path) -> Path:
     write_summary(tmp_path / "ms", scalars("loss", range(3)))
@@ -71,6 +77,9 @@ def test_every_kind_of_path(ms: Path, tmp_path: Path, kind: Callable[[Path], Any
     assert [run.name for run in discover(source).runs] == ["."]
     assert [run.run for run in inspect_logdir(source).runs] == ["."]
     assert len(read(kind(ms / summary_name()))) == 4
+    if importlib.util.find_spec("mindspore") is not None:
+        callback("SaveBestCheckpoint")(directory=kind(tmp_path / "checkpoints"))
+        callback("SummaryBridge")(kind(tmp_path / "a"), tensorboard_dir=kind(tmp_path / "b"))
     with RecordWriter(kind(tmp_path / "records")) as writer:
         writer.write(b"x")
     with pytest.raises(UsageError, match="name the one it is in"):
@@ -90,6 +99,11 @@ CALLS: dict[str, Callable[[Any, Path], object]] = {
     "path: read": lambda bad, good: read(bad),
     "path: write": lambda bad, good: RecordWriter(bad),
     "source: view": lambda bad, good: view(bad),
+    "summary_dir: bridge": lambda bad, good: callback("SummaryBridge")(bad),
+    "tensorboard_dir: bridge": lambda bad, good: callback("SummaryBridge")(good / "x", tensorboard_dir=Place(bad)),
+    "directory: checkpoint": lambda bad, good: callback("SaveBestCheckpoint")(directory=bad),
+    "directory: best": lambda bad, good: callback("SaveBestCheckpoint").load_best(bad),
+    "directory: last": lambda bad, good: callback("SaveBestCheckpoint").load_last(bad),
 }
 
 
@@ -157,8 +171,9 @@ def test_a_url_is_no_destination(
 def test_nothing_public_with_a_path_was_overlooked() -> None:
     """Whoever adds a public function with a path adds it above."""
     known = {"EventFileReader", "RecordWriter", "convert_logdir", "discover", "inspect_logdir", "verify_logdirs"}
-    callbacks = {"GradientSummary", "SaveBestCheckpoint", "SummaryBridge"}
+    known |= {"follow_logdir", "view", "SaveBestCheckpoint", "SummaryBridge"}
+    others = {"GradientSummary", "Monitor", "build_monitor_callbacks"}  # no path, or one of a configuration
     errors = {name for name in ms_summary_bridge.__all__ if name.endswith("Error")}
     values = {"DataPoint", "Event", "FileVersion", "Histogram", "Image", "Opaque", "Scalar", "SessionLog", "Summary"}
     plain = {"ConvertOptions", "Report", "TaggedValue", "Tensor", "__version__", "iter_points"}
-    assert {*ms_summary_bridge.__all__} - known - callbacks - errors - values - plain == set()
+    assert {*ms_summary_bridge.__all__} - known - others - errors - values - plain == set()

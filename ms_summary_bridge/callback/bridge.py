@@ -29,6 +29,7 @@ from ms_summary_bridge.callback.session import Session
 from ms_summary_bridge.callback.step_values import StepValues, scalar_item
 from ms_summary_bridge.callback.user_values import UserValues
 from ms_summary_bridge.errors import InvalidValueError, UsageError
+from ms_summary_bridge.files.arguments import check_path
 from ms_summary_bridge.training.measures import to_number
 
 if TYPE_CHECKING:
@@ -103,8 +104,8 @@ class SummaryBridge(Callback, UserValues):
 
     def __init__(
         self,
-        summary_dir: str,
-        tensorboard_dir: str | None = None,
+        summary_dir: str | os.PathLike[str],
+        tensorboard_dir: str | os.PathLike[str] | None = None,
         collect_freq: int = 10,
         num_process: int = 32,
         collect_specified_data: dict[str, Any] | None = None,
@@ -126,9 +127,9 @@ class SummaryBridge(Callback, UserValues):
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._warned: set[str] = set()
-        self._summary_dir = os.path.abspath(os.path.expanduser(os.fspath(summary_dir)))
+        self._summary_dir = os.path.abspath(os.path.expanduser(check_path("summary_dir", summary_dir)))
         board = summary_dir if tensorboard_dir is None else tensorboard_dir
-        self._tensorboard_dir = os.path.abspath(os.path.expanduser(os.fspath(board)))
+        self._tensorboard_dir = os.path.abspath(os.path.expanduser(check_path("tensorboard_dir", board)))
         if not 0 < flush_secs < float("inf"):
             raise InvalidValueError(f"flush_secs is a positive number of seconds, got {flush_secs!r}")
         if queue_bytes < 1:

@@ -22,7 +22,10 @@ def check_path(name: str, value: Any, *, is_local: bool = False) -> str:
     Raises:
         UsageError: It is something else, or empty, or no path can be so.
     """
-    path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    try:
+        path = os.fspath(value)
+    except TypeError:
+        path = None
     if not isinstance(path, str):
         raise UsageError(f"{name}: must be a str or an os.PathLike[str], not {value!r}")
     if not path or "\0" in path:

@@ -17,6 +17,7 @@ from mindspore.train.callback import Callback
 
 from ms_summary_bridge.callback.bridge import SummaryBridge
 from ms_summary_bridge.errors import LogdirError, UsageError
+from ms_summary_bridge.files.arguments import check_path
 from ms_summary_bridge.monitor.callback import MindSporeTransformersMonitor
 from ms_summary_bridge.monitor.checkpoints.checkpoint_files import Checkpoint, CheckpointFiles, read_state
 from ms_summary_bridge.monitor.checkpoints.checkpoint_value import EVAL, LossWindow, mode_of
@@ -79,7 +80,7 @@ class SaveBestCheckpoint(Callback):
         self.faults = Faults("SaveBestCheckpoint")
         self._monitor = monitor
         self._mode = mode_of(monitor, mode)
-        self._directory = os.path.abspath(os.path.expanduser(os.fspath(directory)))
+        self._directory = os.path.abspath(os.path.expanduser(check_path("directory", directory)))
         self._steps = save_checkpoint_steps
         self._epochs = 1 if save_epochs is None and save_checkpoint_steps is None else save_epochs
         self._keep = keep_checkpoint_max
@@ -107,12 +108,12 @@ class SaveBestCheckpoint(Callback):
         Raises:
             LogdirError: There is none, it cannot be read, or it does not fit a cell.
         """
-        return _load(os.fspath(directory), cells, "best")
+        return _load(check_path("directory", directory), cells, "best")
 
     @classmethod
     def load_last(cls, directory: str | os.PathLike[str], *cells: Any) -> Checkpoint:
         """Loads the newest checkpoint that is whole, as `load_best` does."""
-        return _load(os.fspath(directory), cells, "last")
+        return _load(check_path("directory", directory), cells, "last")
 
     @property
     def best(self) -> Checkpoint | None:
