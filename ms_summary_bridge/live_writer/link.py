@@ -25,6 +25,7 @@ from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.live_writer.pack import pack_scalar
 from ms_summary_bridge.live_writer.ring import RingProducer, open_pipe
 from ms_summary_bridge.live_writer.run_config import LiveRunConfig
+from ms_summary_bridge.training.faults import Once
 
 __all__ = ["WriterLink"]
 
@@ -56,7 +57,8 @@ class WriterLink:
         self._starts = 0
         self._flushes = 0
         self._acknowledged = 0
-        self._warned: set[str] = set()
+        self.warn = Once(lambda message: _LOG.warning("SummaryBridge: %s", message))
+        """Says something once for each kind."""
         self._is_closed = False
         self.dropped: dict[str, int] = {}
         """Values that were not handed over, by kind."""
@@ -197,12 +199,6 @@ class WriterLink:
                 self._acknowledged = max(self._acknowledged, report["ack"])
             elif "end" in report:
                 self.result = report["end"]
-
-    def warn(self, kind: str, message: str) -> None:
-        """Says something once for each kind."""
-        if kind not in self._warned:
-            self._warned.add(kind)
-            _LOG.warning("SummaryBridge: %s", message)
 
     def flush(self, timeout: float) -> bool:
         """Waits until everything handed over so far is in the files.

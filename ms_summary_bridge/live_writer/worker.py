@@ -19,9 +19,11 @@ from typing import Any, Final
 
 import msgspec
 
+from ms_summary_bridge.files.waiting import wait_for
 from ms_summary_bridge.live_writer.live_run import LiveRun
 from ms_summary_bridge.live_writer.ring import RingConsumer
 from ms_summary_bridge.live_writer.run_config import LiveRunConfig
+from ms_summary_bridge.training.faults import Once
 
 __all__ = ["Worker", "main"]
 
@@ -35,17 +37,13 @@ class _Reporter:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._said: set[str] = set()
+        # A path in it may hold any byte.
+        self.warn = Once(lambda text: self.send(warning=text.encode(errors="backslashreplace").decode()))
         os.set_blocking(descriptor, False)
 
     def send(self, **fields: Any) -> None:
         with contextlib.suppress(OSError):  # nobody reads any more, or the pipe is full
             os.write(self._descriptor, msgspec.json.encode(fields) + b"\n")
-
-    def warn(self, kind: str, message: str) -> None:
-        if kind not in self._said:
-            self._said.add(kind)
-            self.send(warning=message.encode(errors="backslashreplace").decode())  # a path may hold any byte
 
 
 class Worker:
@@ -130,9 +128,7 @@ class Worker:
         self._unflushed_since = None if self._run.flush() else time.monotonic()
 
     def _end(self) -> None:
-        deadline = time.monotonic() + _RETRY_SECS
-        while not self._run.flush() and time.monotonic() < deadline:
-            time.sleep(0.1)
+        wait_for(lambda: self._run.flush() or None, 0.1, _RETRY_SECS)
         self._run.close()
         dropped = sum(file.dropped for file in self._run.files)
         self._reporter.send(end={"dropped": dropped, "unpackable": dict(self._run.unpackable)})

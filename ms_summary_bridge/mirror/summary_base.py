@@ -27,6 +27,7 @@ from ms_summary_bridge.mirror.home import Home, clean, clear_directory, open_hom
 from ms_summary_bridge.mirror.linked_run import holds_conversion, link_run, unlink_run
 from ms_summary_bridge.runs.logdir import Run, discover
 from ms_summary_bridge.runs.report import Report
+from ms_summary_bridge.training.faults import Once
 
 __all__ = ["SummaryBase"]
 
@@ -52,8 +53,7 @@ class SummaryBase:
 
     def __init__(self, source: str, say: Callable[[str], None]) -> None:
         self._source = source
-        self._say = say
-        self._said: set[str] = set()
+        self._tell = Once(say)
         self._home = _open_home(source)
         self.path = self._home.output_of("runs")
         self.workspace = os.path.join(self._home.path, f"workspace.{os.getpid()}")
@@ -84,11 +84,6 @@ class SummaryBase:
             for thread in self._threads:
                 thread.join(_LOCK_SECS)
         clear_directory(self.workspace)
-
-    def _tell(self, line: str) -> None:
-        if line not in self._said:
-            self._said.add(line)
-            self._say(line)
 
     def _take(self) -> None:
         """Waits for the right to write: another viewer of this logdir keeps the directory up to date as long."""

@@ -16,6 +16,7 @@ from ms_summary_bridge.errors import BridgeError, LogdirError
 from ms_summary_bridge.files.file_names import MINDSPORE, format_of_name
 from ms_summary_bridge.files.file_tree import Directory, WalkLog, walk_local
 from ms_summary_bridge.mirror.home import Home, clean, clear_directory
+from ms_summary_bridge.training.faults import Once
 
 if TYPE_CHECKING:
     from ms_summary_bridge.mirror.directory import FileFact, MirroredDirectory
@@ -49,8 +50,7 @@ class Mirror:
     def __init__(self, home: Home, limit: int, warn: Callable[[str], None]) -> None:
         self._home = home
         self._limit = limit
-        self._warn = warn
-        self._said: set[str] = set()
+        self._say = Once(warn)
         self._directories: dict[str, MirroredDirectory] = {}
         self._marks: dict[str, object] = {}
         self._fresh: set[str] = set()
@@ -219,11 +219,6 @@ class Mirror:
             f"{_FREE_BYTES >> 20} MiB left): raise --mindspore_cache_gb, or name another place with "
             "--mindspore_cache_dir"
         )
-
-    def _say(self, line: str) -> None:
-        if line not in self._said and len(self._said) < 1000:
-            self._said.add(line)
-            self._warn(line)
 
     def _show_now_and_then(self) -> None:
         if time.monotonic() - self._shown_at > _SHOW_SECS:

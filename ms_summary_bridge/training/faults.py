@@ -9,9 +9,29 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 
-__all__ = ["Faults", "HasFaults", "guarded"]
+__all__ = ["Faults", "HasFaults", "Once", "guarded"]
 
 _LOG: Final = logging.getLogger("ms_summary_bridge")
+
+
+class Once:
+    """Says each thing once.
+
+    Args:
+        say: Is given the message.
+        most: After so many nothing more is said.
+    """
+
+    def __init__(self, say: Callable[[str], object], most: int = 1000) -> None:
+        self._say = say
+        self._most = most
+        self._said: set[str] = set()
+
+    def __call__(self, kind: str, message: str = "") -> None:
+        """Passes on a message, itself its kind if none is given, unless one of its kind was passed on before."""
+        if kind not in self._said and len(self._said) < self._most:
+            self._said.add(kind)
+            self._say(message or kind)
 
 
 class Faults:
@@ -22,17 +42,14 @@ class Faults:
     """
 
     def __init__(self, name: str) -> None:
-        self._name = name
-        self._said: set[str] = set()
+        self._once = Once(lambda message: _LOG.warning("%s: %s", name, message))
         self.is_forked = False
         """Whether this is a copy in a forked child, a data worker perhaps, which is to record nothing."""
         _ALL.add(self)
 
     def warn(self, kind: str, message: str) -> None:
         """Logs a message, unless one of its kind was logged before."""
-        if kind not in self._said:
-            self._said.add(kind)
-            _LOG.warning("%s: %s", self._name, message)
+        self._once(kind, message)
 
     def fail(self, hook: str, error: Exception) -> None:
         """Says that a hook failed."""

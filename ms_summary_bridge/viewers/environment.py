@@ -18,6 +18,7 @@ from typing import Final
 
 from ms_summary_bridge.errors import BridgeError, UsageError
 from ms_summary_bridge.files.atomic import take_lock
+from ms_summary_bridge.files.waiting import wait_for
 from ms_summary_bridge.mirror.home import user_directory
 from ms_summary_bridge.viewers.program import Program
 
@@ -137,8 +138,8 @@ def _locked(path: str, say: Callable[[str], None]) -> Iterator[None]:
     handle = take_lock(path)
     if handle is None:
         say("waiting for another process that makes MindInsight's environment")
-        while (handle := take_lock(path)) is None:
-            time.sleep(0.5)
+        handle = wait_for(lambda: take_lock(path), 0.5)
+        assert handle is not None  # without an end to the waiting
     try:
         yield
     finally:

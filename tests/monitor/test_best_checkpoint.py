@@ -112,7 +112,9 @@ def test_a_full_disk_is_said_once_and_costs_only_what_it_must(result: dict[str, 
     assert answer["last"][0] == 8
     assert answer["files"] == files(answer["best"][0], 8)
     (line,) = answer["log"]
-    assert line.startswith("SaveBestCheckpoint: no checkpoint could be saved at step 3, those before are kept: WriteError(")
+    assert line.startswith(
+        "SaveBestCheckpoint: no checkpoint could be saved at step 3, those before are kept: WriteError("
+    )
 
 
 def test_a_directory_that_cannot_be_made_is_said_once_and_the_training_goes_on(result: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ import psutil
 
 from ms_summary_bridge._version import __version__
 from ms_summary_bridge.files.atomic import replace_file
+from ms_summary_bridge.files.waiting import wait_for
 from ms_summary_bridge.monitor.model.alert_config import hide_secrets
 from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.training.distributed import Place
@@ -45,13 +46,8 @@ def choose_run_directory(config: MonitorConfig, place: Place) -> str:
         if place.ranks > 1:
             _leave_note(note, os.path.basename(directory))
         return directory
-    deadline = time.monotonic() + _WAIT_SECS
-    while time.monotonic() < deadline:
-        run = _read_note(note)
-        if run is not None:
-            return os.path.join(project, run)
-        time.sleep(0.1)
-    return _make_new(project)  # no shared disk, or rank 0 has no monitor
+    run = wait_for(lambda: _read_note(note), 0.1, _WAIT_SECS)
+    return os.path.join(project, run) if run is not None else _make_new(project)  # no shared disk, or rank 0 has none
 
 
 def rank_directory(run_directory: str, rank: int) -> str:
