@@ -141,7 +141,7 @@ class MirroredDirectory:
         found = discover(self.view)
         self.problems = [
             f"{os.path.join(self._directory, os.path.basename(problem.path))}: {problem.reason}"
-            for problem in found.problems
+            for problem in (*found.problems, *(() if self._grows else found.empty))
             if format_of_name(os.path.basename(problem.path)) == MINDSPORE  # another `*.pb`, say, is no fault
         ]
         self._is_converted = self._decide(found)

@@ -253,6 +253,16 @@ def test_damage_is_said_once_and_the_rest_is_shown(followed: Followed) -> None:
     assert not any("views" in line for line in followed.warnings), "files are named as the user knows them"
 
 
+def test_a_file_that_stayed_empty_is_named_once_and_one_that_was_just_begun_is_not(followed: Followed) -> None:
+    stayed = put(followed.source / "killed" / mindspore_name(), b"")
+    os.utime(stayed, (OLD, OLD))
+    put(followed.source / "begun" / mindspore_name(), b"")
+    mindspore(followed.source / "good", range(1, 3))
+    assert followed.rounds() == {"good": [1, 2]}
+    followed.rounds()
+    assert followed.warnings == [f"{stayed}: zero bytes"]
+
+
 def test_what_lies_in_the_cache_may_be_damaged(followed: Followed) -> None:
     run = mindspore(followed.source / "ms", range(1, 4))
     followed.rounds()

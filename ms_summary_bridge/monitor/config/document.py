@@ -211,7 +211,7 @@ def read_text(text: str, source: str) -> Document:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         place = source if mark is None else f"{source}, line {mark.line + 1}"
         problem = getattr(error, "problem", None) or f"cannot be read as YAML: {' '.join(str(error).split())}"
-        if "'\\t'" in problem:
+        if mark is not None and text[mark.index : mark.index + 1] == "\t":
             problem = "a tab: YAML is indented with blanks only"
         raise ConfigError([f"{place}: {problem}"]) from error
     return Document(data, reader.places, reader.problems)
