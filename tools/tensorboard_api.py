@@ -47,15 +47,19 @@ class TensorBoardClient:
         """Returns the JSON at a path; the query may be given by keywords."""
         return json.loads(self.get(f"{path}?{urllib.parse.urlencode(query)}" if query else path))
 
+    def post_json(self, path: str, form: list[tuple[str, str]]) -> Any:
+        """Returns the JSON that a form is answered with; names may come several times in it."""
+        body = urllib.parse.urlencode(form).encode()
+        with urllib.request.urlopen(f"{self.url}/{path}", body, timeout=30) as response:
+            return json.load(response)
+
     def get_histograms(self, run: str, tag: str) -> Any:
         """Returns the whole series of a histogram, as rows `[wall_time, step, [[left, right, count], ...]]`.
 
         The histograms' own address gives 51 of them at most, so this asks as the Time Series page does.
         """
         request = json.dumps([{"plugin": "histograms", "tag": tag, "run": run}])
-        body = urllib.parse.urlencode({"requests": request}).encode()
-        with urllib.request.urlopen(f"{self.url}/data/plugin/timeseries/timeSeries", body, timeout=30) as response:
-            (answer,) = json.load(response)
+        (answer,) = self.post_json("data/plugin/timeseries/timeSeries", [("requests", request)])
         return [
             [datum["wallTime"], datum["step"], [[b["min"], b["max"], b["count"]] for b in datum["bins"]]]
             for datum in answer.get("runToSeries", {}).get(run, ())

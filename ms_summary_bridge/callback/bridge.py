@@ -161,6 +161,8 @@ class SummaryBridge(Callback, UserValues):
         self._depth = 0
         self._mode = ""
         self._step = 0
+        self._reached = 0  # the last step of the trainings so far, as it was recorded
+        self._behind = 0  # what the steps of this training are recorded behind
         self._reset_training()
         atexit.register(_close_at_exit, weakref.ref(self))  # weakly: it would keep every model ever trained in memory
 
@@ -281,7 +283,9 @@ class SummaryBridge(Callback, UserValues):
         parameters = run_context.original_args()
         self._begin("train", run_context)
         self._reset_training()
-        self._step = int(parameters.get("cur_step_num") or 0)
+        first = int(parameters.get("cur_step_num") or 0)
+        self._behind = max(0, self._reached - first) if self._fallback is None else 0
+        self._step = first + self._behind
         self._checkpoints = dict(enumerate(_saved_checkpoints(parameters)))  # of an earlier training
         size = f"{parameters.get('epoch_num')} epochs of {parameters.get('batch_num')} steps"
         self.landmark("training", f"training begins: {size}")
@@ -303,7 +307,11 @@ class SummaryBridge(Callback, UserValues):
         parameters = run_context.original_args()
         now = time.monotonic()
         step = int(parameters.cur_step_num)
-        last, self._last_step, self._step = self._last_step, step, step
+        last, self._last_step = self._last_step, step
+        if last is None:
+            self._place_steps(step)
+        self._step = step + self._behind
+        self._reached = max(self._reached, self._step)
         self._values.clock.end_step(now, 1 if last is None else step - last)
         if self._fallback is not None:
             self._fallback.collector.step_end(run_context)
@@ -317,7 +325,7 @@ class SummaryBridge(Callback, UserValues):
         is_due = self._is_due(last, step)
         takes_tensors = last is None or _reaches(self._tensor_steps, last, step)
         if is_due or takes_tensors:
-            self._collect(parameters, step, is_due=is_due, takes_tensors=takes_tensors)
+            self._collect(parameters, is_due=is_due, takes_tensors=takes_tensors)
         self._note_checkpoints(parameters)
 
     @_guarded
@@ -398,9 +406,7 @@ class SummaryBridge(Callback, UserValues):
             self._fallback = Fallback(self._collector, self._summary_dir, self._tensorboard_dir, self._flush_secs)
             self._fallback.begin(run_context)
             return
-        session = self._open_session()
-        if mode == "train":
-            session.begin_training()
+        self._open_session()
         if self._stock is None:
             stock = StockCollector(self._collector, self._warn)
             try:
@@ -414,6 +420,22 @@ class SummaryBridge(Callback, UserValues):
         """Whether a step is collected: the first, and each that reaches a multiple of `collect_freq`."""
         return last is None or step // self._collect_freq > last // self._collect_freq
 
+    def _place_steps(self, first: int) -> None:
+        """Lets a training that counts from the beginning again go on behind the one before, which else is hidden.
+
+        Both viewers drop the points of a tag that a lower step overtakes. A training that goes on by itself, from a
+        checkpoint, is left as it is.
+        """
+        if self._behind and first > self._reached:
+            self._behind = 0
+        if self._behind:
+            self._warn(
+                "steps",
+                f"this training counts its steps from {first} again: they are recorded behind step {self._reached} of "
+                "the one before, which the viewers would hide otherwise. For a run of its own give each training a "
+                "new SummaryBridge with another directory",
+            )
+
     def _begin_collecting(self, parameters: Any) -> None:
         """Does what only the first step can tell."""
         self._values.begin(parameters)
@@ -421,7 +443,7 @@ class SummaryBridge(Callback, UserValues):
             self._stock.begin_train(parameters)
             self._tensor_steps = self._stock.tensor_steps(parameters)
 
-    def _collect(self, parameters: Any, step: int, *, is_due: bool, takes_tensors: bool) -> None:
+    def _collect(self, parameters: Any, *, is_due: bool, takes_tensors: bool) -> None:
         collected: dict[str, list[dict[str, Any]]] = {}
         if self._stock is not None:
             keeps = None if is_due and takes_tensors else (lambda plugin: (plugin == "tensor") == takes_tensors)
@@ -429,7 +451,7 @@ class SummaryBridge(Callback, UserValues):
         if is_due:
             collected["scalar"] = self._values.scalars(parameters)
             collected["histogram"] = self._values.histograms()
-        self._send(step, collected)
+        self._send(self._step, collected)
 
     def _send(self, step: int, collected: dict[str, list[dict[str, Any]]]) -> None:
         """Sends what was collected, by SummaryCollector and by us, as one event."""

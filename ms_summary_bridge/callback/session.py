@@ -92,10 +92,6 @@ class Session:
         self.config = config
         self.link = WriterLink(config, queue_bytes=queue_bytes)
 
-    def begin_training(self) -> None:
-        """Says that the values that follow are those of a training that begins."""
-        self.link.put("begin")
-
     def put_collected(self, step: int, collected: dict[str, list[dict[str, Any]]]) -> None:
         """Hands over what one step collected; graph and lineage become records of their own, before the values."""
         wall_time = time.time()

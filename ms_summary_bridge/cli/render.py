@@ -130,6 +130,8 @@ def _run_lines(run: RunReport) -> Iterator[RenderableType]:
         lines.append(_line(f"  superseded  {_plural(run.superseded, 'value')} left out by --on-restart latest"))
     for mark in run.restarts:
         lines.append(_line(f"  restart     {mark.file} begins again at step {mark.step}"))
+    for path in run.held:
+        lines.append(_line(f"  waits       {path}: it grows, and may be a restart; what goes back is not written yet"))
     for renamed in run.renamed_tags[:_ROWS]:
         lines.append(
             _line(f"  renamed     {renamed.kind} {renamed.tag!r} is {renamed.name!r}: its tag is taken by another kind")

@@ -29,7 +29,6 @@ _LONGEST_WAIT_SECS: Final = 2.0
 _SHARE: Final = 0.005  # of its time that a follower at rest may spend on scans, however large the source is
 _SLOWEST_WAIT_SECS: Final = 60.0
 _RETRY_SECS: Final = 30.0
-_PATIENCE: Final = 3  # rounds for which the first events of a file wait until it is known whether they are a restart's
 
 
 def follow_logdir(
@@ -80,7 +79,7 @@ def follow_logdir(
             if not runs_for(found, target):
                 return None
             return stack.enter_context(
-                open_conversion(source, destination, found, target, options, workers, force=force, patience=_PATIENCE)
+                open_conversion(source, destination, found, target, options, workers, force=force)
             )
 
         follower = _Follower(source, begin, stop, clock)
@@ -93,6 +92,9 @@ def follow_logdir(
             longest = min(max(_LONGEST_WAIT_SECS, follower.scan_secs / _SHARE), _SLOWEST_WAIT_SECS)
             (wait or stop.wait)(min(pause, longest))
             pause = min(2 * pause, longest)
+        report = follower.finish()
+        if report is not None:
+            on_round(report)
         return follower.total
 
 
@@ -157,6 +159,14 @@ class _Follower:
         self._add(report)
         return report if is_news else None
 
+    def finish(self) -> Report | None:
+        """Converts what was held back, since nothing more of it will be seen; returns what there is to say of that."""
+        if self._conversion is None or self._found is None or not self._conversion.is_holding:
+            return None
+        report = self._conversion.convert(self._found, changed=(), is_last=True)
+        self._add(report)
+        return report
+
     def _empty_report(self, conversion: Conversion) -> Report:
         return Report(self._source, conversion.destination, conversion.target)
 
@@ -182,7 +192,8 @@ class _Follower:
         report.notes += [f"{name}: is gone from the source, or empty; what was converted of it stays" for name in gone]
         # Only now: if the conversion raised, all of this is new next time.
         self._scan, self._found = scan, found
-        self._next_try = self._clock() + (_RETRY_SECS if report.failures or report.failed else 0.0)
+        is_later = bool(report.failures or report.failed) or self._conversion.is_holding
+        self._next_try = self._clock() + (_RETRY_SECS if is_later else 0.0)
         return report
 
     def _is_news(self, report: Report) -> bool:

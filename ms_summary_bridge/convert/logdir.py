@@ -18,6 +18,7 @@ from typing import Final
 from ms_summary_bridge.convert.destination import prepare_state
 from ms_summary_bridge.convert.state import STATE_NAME, Plan, State, is_same_file, locked, save_state
 from ms_summary_bridge.convert.task import ConvertOptions, NamedTask, RunTask, make_tasks, relative_path
+from ms_summary_bridge.convert.unread import find_growing
 from ms_summary_bridge.convert.workers import convert_runs, unread_bytes
 from ms_summary_bridge.errors import LogdirError, NoEventsError, UsageError
 from ms_summary_bridge.files.arguments import check_choice, check_number, check_path
@@ -137,7 +138,6 @@ def open_conversion(
     workers: int = 1,
     dask: str | None = None,
     force: bool = False,
-    patience: int = 0,
 ) -> Iterator[Conversion]:
     """Holds a destination for a conversion of what was found first; for the arguments see `Conversion`.
 
@@ -149,7 +149,7 @@ def open_conversion(
     options = options or ConvertOptions()
     with locked(destination, is_dry=options.dry_run):
         state, blocked = prepare_state(destination, source, target, runs_for(found, target), options, force)
-        yield Conversion(source, destination, target, state, options, workers, dask, patience, blocked)
+        yield Conversion(source, destination, target, state, options, workers, dask, blocked)
 
 
 class Conversion:
@@ -163,8 +163,6 @@ class Conversion:
         options: What decides the output.
         workers: As for `convert_logdir`.
         dask: As for `convert_logdir`.
-        patience: How often `convert` may leave it to the next time to write the first events of a later file, while
-            nobody can say yet whether they are those of a restart.
         blocked: Runs that cannot be converted, by their directories, with the reason.
     """
 
@@ -177,7 +175,6 @@ class Conversion:
         options: ConvertOptions,
         workers: int = 1,
         dask: str | None = None,
-        patience: int = 0,
         blocked: Mapping[str, LogdirError] | None = None,
     ) -> None:
         self.source = source
@@ -189,7 +186,6 @@ class Conversion:
         self._options = options
         self._workers = workers
         self._dask = dask
-        self._patience = patience
         self._blocked = dict(blocked or {})
 
     @property
@@ -198,9 +194,12 @@ class Conversion:
 
         A run has failed, events are held, or somebody has removed the destination.
         """
-        runs = self._state.runs.values()
-        is_owed = any(run.plan is not None or any(file.is_held for file in run.files.values()) for run in runs)
-        return is_owed or self._is_removed()
+        return self.is_holding or any(run.plan for run in self._state.runs.values()) or self._is_removed()
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether events of a file that may grow wait until it is known whether they are those of a restart."""
+        return any(file.is_held for run in self._state.runs.values() for file in run.files.values())
 
     def _is_removed(self) -> bool:
         return self._has_saved and not os.path.exists(os.path.join(self.destination, STATE_NAME))
@@ -225,6 +224,7 @@ class Conversion:
         changed: Container[str] | None = None,
         progress: Callable[[int, int], None] | None = None,
         is_stopped: Callable[[], bool] = lambda: False,
+        is_last: bool = False,
     ) -> Report:
         """Converts what is new.
 
@@ -233,6 +233,7 @@ class Conversion:
             changed: Only runs with one of these files, and those that wait for something; None for all.
             progress: Called with (source bytes read so far, source bytes in all).
             is_stopped: Asked before each run; when it says so, the other runs are left for the next time.
+            is_last: Nothing is left for a next time: of files that grow, too.
 
         Returns:
             What was met in the runs that were looked at.
@@ -265,7 +266,7 @@ class Conversion:
         self._run([(name, task) for name, task in tasks if task.state.plan], reports, advance, is_stopped)
         tasks = [(name, task) for name, task in tasks if not task.state.plan]
         # Not by `any`, which would end at the first: each task gets its plan.
-        if [name for name, task in tasks if self._make_plan(task)]:
+        if [name for name, task in tasks if self._make_plan(task, is_last=is_last)]:
             self._save(sync=False)
         done_runs = self._run(tasks, reports, advance, is_stopped)
         for name, task in tasks:
@@ -286,7 +287,7 @@ class Conversion:
             report.notes.append(f"already in the target's format, and left where they are: {named}")
         return report
 
-    def _make_plan(self, task: RunTask) -> bool:
+    def _make_plan(self, task: RunTask, *, is_last: bool) -> bool:
         """Plans how far a run's files are read; returns whether anything of them is new."""
         files = task.state.files
         ends: dict[str, int] = {}
@@ -300,7 +301,8 @@ class Conversion:
             elif not is_new:
                 with suppress(LogdirError):  # gone by now: whoever reads it says so
                     is_new = not is_same_file(file.path, file.size, known)
-        task.state.plan = Plan(ends, self._options.grows, self._patience)
+        growing = find_growing(task) if self._options.grows and not is_last else []
+        task.state.plan = Plan(ends, self._options.grows, growing)
         return is_new
 
     def _run(

@@ -1,33 +1,91 @@
-"""Series: what the tags of one run have shown so far, to tell repeats and restarts.
+"""Series: what the tags of one run have shown so far, to tell repeats and what goes back.
 
 No I/O.
 
 * A **repeat** is a value with the tag, kind, step and bits of its tag's previous one: SummaryCollector writes the last
   step of an epoch twice.
-* A **restart** is a later file of the run that begins at or below a step that the same tag has reached. Tags of the
-  new file that the run has not seen yet say nothing (an evaluation may count epochs where training counts steps), so
-  the answer waits for the first tag with a past. Graphs, lineage and other step-less events never count.
-* A tag that goes **back** inside one file is no restart; it is counted.
+* A tag that goes **back** inside one file is counted.
+* At which steps a series has points is held as runs of even steps, so that `restarts` can ask which points a mark
+  would hide. Of a series with very many uneven steps the older ones are held as a range in which any step may have one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Iterator
+from typing import Final, TypeAlias
 
 import msgspec
 
 from ms_summary_bridge.events import Event, Summary, TaggedValue
 from ms_summary_bridge.values import Histogram, Scalar
 
-__all__ = ["Series", "SeriesTable"]
+__all__ = ["Series", "SeriesKey", "SeriesTable", "keys_of"]
+
+SeriesKey: TypeAlias = tuple[str, str]
+"""Kind and tag; the kind and nothing of a whole event (a graph); a count's name and the tag of a histogram that has
+values which are not finite, because TensorBoard shows these counts as series of their own."""
+
+_COUNTS: Final = ("nan_count", "pos_inf_count", "neg_inf_count")
+_MOST_RUNS: Final = 32
+_Steps: TypeAlias = tuple[int, int, int]  # first, last, stride; with the stride 0 any step from first to last
 
 
 class Series(msgspec.Struct, array_like=True):
-    """The last point of one series, and the highest step it reached."""
+    """One series: its last point, and the steps of its points.
+
+    The last of its runs of even steps is `first`, `first + stride`, ... `step`; it has one point where these are equal.
+    """
 
     step: int
-    max_step: int
+    """Of its last point."""
     fingerprint: bytes
+    """Of its last point; empty where no value can be its repeat."""
+    file: int
+    """Number of the source file that the last point is from."""
+    first: int
+    stride: int = 0
+    closed: list[_Steps] = msgspec.field(default_factory=list)
+    """The runs before it, in the order they were written."""
+
+    def turn(self, step: int) -> None:
+        """Takes note of a step that does not lie one stride behind the last one."""
+        if self.first == self.step and step > self.step:
+            self.stride = step - self.step
+            return
+        self.closed.append((self.first, self.step, self.stride))
+        if len(self.closed) > _MOST_RUNS:
+            one, other = self.closed[:2]
+            self.closed[:2] = [(min(one[0], other[0]), max(one[1], other[1]), 0)]
+        self.first, self.stride = step, 0
+
+    @property
+    def highest(self) -> int:
+        """The highest step that has a point."""
+        return max(last for _, last, _ in self._runs())
+
+    def lowest_from(self, step: int) -> int | None:
+        """Returns the lowest step, not below `step`, that has a point; a step below that one where it is not known."""
+        lows = [
+            first if first >= step else step if not stride else first + -(-(step - first) // stride) * stride
+            for first, last, stride in self._runs()
+            if last >= step
+        ]
+        return min(lows, default=None)
+
+    def cut(self, step: int) -> bool:
+        """Drops the points at `step` and above; returns whether one is left."""
+        runs = [
+            (first, min(last, first + (step - 1 - first) // stride * stride if stride else step - 1), stride)
+            for first, last, stride in self._runs()
+            if first < step
+        ]
+        if runs:
+            *self.closed, (self.first, self.step, self.stride) = runs
+            self.fingerprint = b""
+        return bool(runs)
+
+    def _runs(self) -> list[_Steps]:
+        return [*self.closed, (self.first, self.step, self.stride)]
 
 
 class SeriesTable:
@@ -38,10 +96,11 @@ class SeriesTable:
     """
 
     def __init__(self, rows: list[tuple[str, str, Series]] | None = None) -> None:
-        self._series: dict[tuple[str, str], Series] = {(kind, tag): series for kind, tag, series in rows or ()}
+        self._series: dict[SeriesKey, Series] = {(kind, tag): series for kind, tag, series in rows or ()}
         # Last values whose fingerprint is not made yet: it is needed only where a step comes twice, and takes long for
         # a histogram. Larger values are not held here.
         self._unmarked: dict[str, Histogram] = {}
+        self._file = 0
         self.repeated = 0
         """Values passed over because they repeat their tag's previous one."""
         self.went_back: dict[str, int] = {}
@@ -54,6 +113,15 @@ class SeriesTable:
             self._mark(tag)
         return [(kind, tag, series) for (kind, tag), series in self._series.items()]
 
+    def copy(self) -> SeriesTable:
+        """Returns a table that may go another way."""
+        replace = msgspec.structs.replace
+        return SeriesTable([(*key, replace(series, closed=[*series.closed])) for *key, series in self.rows])  # type: ignore[misc]
+
+    def begin_file(self, number: int) -> None:
+        """Says that the values that follow are from the source file with this number."""
+        self._file = number
+
     def observe(self, event: Event, summary: Summary) -> Event | None:
         """Takes note of a summary's values.
 
@@ -62,6 +130,7 @@ class SeriesTable:
         """
         step = event.step
         table = self._series
+        file = self._file
         fresh: list[TaggedValue] | None = None  # only made when something repeats
         for index, tagged in enumerate(summary.values):
             value = tagged.value
@@ -77,42 +146,54 @@ class SeriesTable:
                 self._mark(tagged.tag)
                 fingerprint = value.fingerprint()
             if series is None:
-                table[value.kind, tagged.tag] = Series(step, step, fingerprint)
+                table[value.kind, tagged.tag] = Series(step, fingerprint, file, step)
             else:
-                if step == series.step:
+                ahead = step - series.step
+                if not ahead:
                     # An envelope with unknown fields is only kept whole, so nothing is taken out of it.
                     if fingerprint == series.fingerprint and event.original is None:
                         self.repeated += 1
                         if fresh is None:
                             fresh = list(summary.values[:index])
                         continue
-                elif step > series.max_step:
-                    series.max_step = step
-                elif step < series.step:
-                    self.went_back[tagged.tag] = self.went_back.get(tagged.tag, 0) + 1
+                elif ahead != series.stride:
+                    if ahead < 0 and series.file == file:
+                        self.went_back[tagged.tag] = self.went_back.get(tagged.tag, 0) + 1
+                    series.turn(step)
                 series.step = step
+                series.file = file
                 series.fingerprint = fingerprint
+            if type(value) is Histogram and (value.nan_count or value.pos_inf_count or value.neg_inf_count):
+                for key in _counts_of(tagged.tag, value):
+                    self._observe_step(key, step)
             if fresh is not None:
                 fresh.append(tagged)
         if fresh is None:
             return event
         return Event(event.wall_time, step, Summary(tuple(fresh)), event.format) if fresh else None
 
-    def is_restart(self, event: Event, summary: Summary, own: Container[tuple[str, str]] = ()) -> bool | None:
-        """Says whether a later file that goes on with `event` is a restart; None while its tags have no past.
+    def observe_whole(self, event: Event) -> None:
+        """Takes note of an event that is no summary."""
+        self._observe_step((event.content.kind, ""), event.step)
 
-        Args:
-            event: The event.
-            summary: Its content.
-            own: `(kind, tag)` of series that the file itself began.
-        """
-        known = [
-            series.max_step
-            for tagged in summary.values
-            if (series := self._series.get((tagged.value.kind, tagged.tag))) is not None
-            and (tagged.value.kind, tagged.tag) not in own
-        ]
-        return event.step <= max(known) if known else None
+    def _observe_step(self, key: SeriesKey, step: int) -> None:
+        series = self._series.get(key)
+        if series is None:
+            self._series[key] = Series(step, b"", self._file, step)
+        elif step != series.step:
+            if step - series.step != series.stride:
+                series.turn(step)
+            series.step = step
+
+    def highest(self, key: SeriesKey) -> int | None:
+        """Returns the highest step at which a series has a point; None where there is no such series."""
+        series = self._series.get(key)
+        return None if series is None else series.highest
+
+    def lowest_from(self, step: int) -> dict[SeriesKey, int]:
+        """Returns the series with points at `step` or above, each with the lowest such step (`Series.lowest_from`)."""
+        lows = ((key, series.lowest_from(step)) for key, series in self._series.items())
+        return {key: low for key, low in lows if low is not None}
 
     def _mark(self, tag: str) -> None:
         """Makes the fingerprint of a last histogram that has none yet."""
@@ -120,7 +201,29 @@ class SeriesTable:
         if value is not None:
             self._series[Histogram.kind, tag].fingerprint = value.fingerprint()
 
-    def forget(self) -> None:
-        """Begins anew after a restart: no value of the new session repeats one of the old."""
-        self._series.clear()
+    def restart(self, step: int) -> None:
+        """Forgets the points at `step` and above, which are replaced; what replaces them repeats none of them."""
         self._unmarked.clear()
+        self._series = {key: series for key, series in self._series.items() if series.cut(step)}
+
+    def forget_repeats(self) -> None:
+        """Begins anew with repeats: what comes next is another file in the place of the last one."""
+        self._unmarked.clear()
+        for series in self._series.values():
+            series.fingerprint = b""
+
+
+def keys_of(event: Event) -> Iterator[tuple[SeriesKey, TaggedValue | None]]:
+    """Yields the series that an event has a point of, each with its value; without one for a whole event."""
+    if not isinstance(event.content, Summary):
+        yield (event.content.kind, ""), None
+        return
+    for tagged in event.content.values:
+        yield (tagged.value.kind, tagged.tag), tagged
+        if isinstance(tagged.value, Histogram):
+            for key in _counts_of(tagged.tag, tagged.value):
+                yield key, tagged
+
+
+def _counts_of(tag: str, histogram: Histogram) -> list[SeriesKey]:
+    return [(name, tag) for name in _COUNTS if getattr(histogram, name)]

@@ -85,9 +85,13 @@ class RunSink(ABC):
         """Says that the events of the next source file follow, whose name says it was begun at `seconds`."""
         self._seconds = seconds
 
-    @abstractmethod
-    def begin_session(self, step: int | None = None) -> None:
-        """Says that a restart follows: the next event goes into a new file; `step` is where the session starts."""
+    def begin_file(self) -> None:
+        """Says that the next event goes into a new file."""
+        self._begins_new_file = True
+
+    def begin_session(self, step: int) -> None:
+        """Says that a restart follows, which replaces all points at `step` and above."""
+        self.begin_file()
 
     @abstractmethod
     def write(self, event: Event, source: str = "") -> None:

@@ -44,22 +44,20 @@ __all__ = [
 ]
 
 STATE_NAME: Final = ".ms_summary_bridge.json"
-_VERSION: Final = 1
+_VERSION: Final = 2
 _HEAD_BYTES: Final = 4096
 _TAIL_BYTES: Final = 64
 
 
 class Undecided(msgspec.Struct):
-    """A later file of which nobody can say yet whether it is a restart: none of its tags has a past."""
+    """A later file of which nobody can say yet whether it is a restart."""
 
     waited: int = 0
-    """Events it has shown so far."""
-    introduced: list[tuple[str, str]] = msgspec.field(default_factory=list)
-    """`(kind, tag)` of the series it began itself, whose past says nothing."""
-    rounds: int = 0
-    """How often its first events were left for the next round of following."""
+    """Events it has shown so far that were written."""
+    seen: list[tuple[str, str]] = msgspec.field(default_factory=list)
+    """Their series: one that goes back now does so inside the file."""
     is_held: bool = False
-    """They are left for it now."""
+    """The events that follow go back, and are left for the next conversion until it is known what they are."""
 
 
 class FileState(msgspec.Struct):
@@ -74,13 +72,13 @@ class FileState(msgspec.Struct):
     """Hash of the last bytes before `offset`: a file that was replaced by a longer one differs here."""
     order: int = 0
     """Seconds in its name: a file found later with a smaller number was overlooked."""
+    last_time: float | None = None
+    """The latest wall time in it; None for a file that is none of the run's own order (lineage, a graph, a twin)."""
     undecided: Undecided | None = None
-    restart: int | None = None
-    """The step at which a restart began with this file."""
 
     @property
     def is_held(self) -> bool:
-        """Whether its first events are known but not written yet, since they may be those of a restart."""
+        """Whether events of it are known but not written yet, since they may be those of a restart."""
         return self.undecided is not None and self.undecided.is_held
 
 
@@ -100,8 +98,8 @@ class Plan(msgspec.Struct):
     """Up to which byte each source file is read, by path relative to the source."""
     grows: bool = False
     """As `ConvertOptions.grows`."""
-    patience: int = 0
-    """Through how many conversions events may be held that may be those of a restart."""
+    growing: list[str] = msgspec.field(default_factory=list)
+    """Files that may get more events, so that those which may be a restart's are left to a later conversion."""
 
 
 class RunState(msgspec.Struct):
@@ -131,6 +129,8 @@ class RunState(msgspec.Struct):
     """Name of the lineage file written."""
     lineage_head: str = ""
     """Hash of its first payload."""
+    has_mark: bool = False
+    """A TensorBoard output holds a mark of a session's start."""
     points: dict[str, int] = msgspec.field(default_factory=dict)
     """Points of each series in a MindSpore output, by `kind tag`: MindInsight shows only so many."""
     plan: Plan | None = None

@@ -1,10 +1,12 @@
 """The TensorBoard output of one run: event files, and the archive of what they cannot hold.
 
-Both of TensorBoard's loaders must show the newest session after a restart. The slow loader drops older points only
-when a file's first mark is a SessionLog START and a later START names the step (measured on 2.21: a START in the second
-file alone is taken for the first start of the run and drops nothing); the fast loader ignores marks and drops what a
-lower step overtakes. So every file opens with START at its first step, and a restart opens a new file. Only the newest
-file grows, because the slow loader does not go back to an older one.
+Both of TensorBoard's loaders must show the newest session after a restart, and hide nothing else. The fast loader
+ignores marks and drops, for each tag, what a lower step overtakes. The slow loader takes a run's first SessionLog START
+for the first start of all, and at each later one drops the points of *all* tags from its step on (measured on 2.21). So
+only what `convert.restarts` has proved is marked: with two of them in a row for the first, and one for each after it.
+
+Only the newest file grows, because the slow loader does not go back to an older one. Behind a lineage file that has
+been written, what comes next begins a new file for that reason.
 """
 
 from __future__ import annotations
@@ -35,19 +37,19 @@ class TensorBoardRun(RunSink):
     def __init__(self, directory: str, **arguments: Any) -> None:
         super().__init__(directory, **arguments)
         self._encoder = TensorBoardEncoder(self.names)
-        self._start_step: int | None = None
+        self._mark: int | None = None  # step of the restart that the next file begins with
         self._has_points = True  # the file that grows holds more than marks
         self._in_table: set[str] = set()  # kinds of the session's records that were met
 
-    def begin_session(self, step: int | None = None) -> None:
-        """Says that a restart follows: the next event goes into a new file.
+    def begin_file(self) -> None:
+        """Says that the next event goes into a new file."""
+        if self._has_points:
+            super().begin_file()
 
-        Args:
-            step: What that file marks as the session's start; the step of the next event when None.
-        """
-        if self._has_points or self._begins_new_file:
-            self._begins_new_file = True
-            self._start_step = step
+    def begin_session(self, step: int) -> None:
+        """Says that a restart follows, which replaces all points at `step` and above."""
+        self.begin_file()
+        self._mark = step
 
     def write(self, event: Event, source: str = "") -> None:
         """Writes one event and counts what is lost.
@@ -135,11 +137,10 @@ class TensorBoardRun(RunSink):
             seconds = max(seconds, int(outputs[-1].name.split(".")[3]) + 1)
         name = f"events.out.tfevents.{seconds:010d}.{self._host}.{len(outputs):04d}"
         version = FileVersion(FILE_VERSION, self._written_by)
-        start = event.step if self._start_step is None else self._start_step
         heads: list[tuple[int, FileVersion | SessionLog]] = [(0, version)]
-        if not (isinstance(event.content, SessionLog) and event.content.status == SessionLog.START):  # which is one
-            heads.append((start, SessionLog(SessionLog.START)))
+        if self._mark is not None:
+            heads += [(self._mark, SessionLog(SessionLog.START))] * (1 if self._state.has_mark else 2)
+            self._mark, self._state.has_mark = None, True
         payloads = [self._encoder.encode(Event(event.wall_time, step, head, FORMAT)).payload for step, head in heads]
         self._begin_file(name, [payload for payload in payloads if payload is not None])
-        self._start_step = None
         self._has_points = False

@@ -3,7 +3,8 @@
 Runs in the writer process.
 
 Each set of collected arrays is packed once. The MindSpore record is what MindSpore's own writer would have written; the
-TensorBoard record is what `convert` would make of it.
+TensorBoard record is what `convert` would make of it. No session is marked as one that begins again: only values that
+are still to come replace what a mark hides, and `convert` knows them (`convert.restarts`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 from ms_summary_bridge.convert.series import SeriesTable
 from ms_summary_bridge.errors import InvalidValueError
-from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary, TaggedValue
+from ms_summary_bridge.events import Event, FileVersion, Summary, TaggedValue
 from ms_summary_bridge.formats import mindspore, tensorboard, wire
 from ms_summary_bridge.formats.plugin_data import WRITER_USER, encode_writer
 from ms_summary_bridge.live_writer.live_file import LiveFile
@@ -55,7 +56,6 @@ class LiveRun:
         self._mindspore = mindspore.MindSporeEncoder()
         self._tensorboard = tensorboard.TensorBoardEncoder()
         self._series = SeriesTable()
-        self._begins_training = False
         assert version.payload is not None
         self.summary = self._mindspore_file("_MS", [version.payload])
         self.lineage = self._mindspore_file("_lineage", [])
@@ -101,14 +101,6 @@ class LiveRun:
         assert payload is not None
         return payload
 
-    def begin_training(self) -> None:
-        """Marks the next values as the start of a training.
-
-        From that step on TensorBoard then drops what an earlier training in the directory had. Nothing else is marked
-        so: an evaluation, a milestone or a user's own value must not take the training's points away.
-        """
-        self._begins_training = True
-
     def write_values(self, step: int, wall_time: float, collected: dict[str, list[dict[str, Any]]]) -> None:
         """Writes the arrays of one collection, `{plugin: [{"tag": ..., "value": array}, ...]}`, to both files."""
         values: list[TaggedValue] = []
@@ -139,10 +131,6 @@ class LiveRun:
             self._drop(loss.kind, loss.tag, loss.reason)
         if encoded.payload is not None:
             self.summary.write(encoded.payload)
-        if self._begins_training:
-            self._begins_training = False
-            start = Event(wall_time, step, SessionLog(SessionLog.START), tensorboard.FORMAT)
-            self.board.write(self._encode(start))
         fresh = self._series.observe(event, event.content) if isinstance(event.content, Summary) else event
         if fresh is not None:
             self._write_board(fresh)

@@ -106,8 +106,6 @@ class Worker:
                 self._run.write_values(*rest)
             elif kind == "whole":
                 self._run.write_whole(*rest)
-            elif kind == "begin":
-                self._run.begin_training()
             elif kind == "note":
                 self._run.write_note(*rest)
             elif kind == "board":

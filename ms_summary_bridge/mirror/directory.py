@@ -167,7 +167,7 @@ class MirroredDirectory:
             return []
         finally:
             self.size = size_of(self.output)
-        self.has_failed = bool(report.failures or report.failed)
+        self.has_failed = bool(report.failed) or any(run.failed or run.held for run in report.runs)
         return self._tell(report)
 
     def _link(self, files: list[FileFact]) -> None:

@@ -193,9 +193,8 @@ def restore(
 ) -> Iterator[Event | _Fault]:
     """Yields the events that an output was made from: its own, with the originals in their places.
 
-    The head of each output file (its version event, and the session mark right behind it) is passed on; it has no
-    place. Where the output is damaged, an original whose event is gone is given out as soon as a later event shows
-    that, or at the end.
+    Version events and session marks of the output are its own: they are passed on, and have no place. Where the output
+    is damaged, an original whose event is gone is given out as soon as a later event shows that, or at the end.
 
     Args:
         output: Events with the checksums of their payloads.
@@ -220,7 +219,6 @@ class _Restoration:
 
     def restore(self, output: Iterable[tuple[Event, int] | _Fault]) -> Iterator[Event | _Fault]:
         yield from self._take(lambda place: place == START)
-        is_head = False
         for item in output:
             if not isinstance(item, tuple):
                 if isinstance(item, Damage):
@@ -228,12 +226,10 @@ class _Restoration:
                 yield item
                 continue
             event, mark = item
-            is_version = isinstance(event.content, FileVersion)
-            if is_version or (is_head and isinstance(event.content, SessionLog)):
+            if isinstance(event.content, (FileVersion, SessionLog)):
                 yield event
             else:
                 yield from self._put(event, mark)
-            is_head = is_version
         yield from self._take(lambda place: True)
 
     def _put(self, event: Event, mark: int) -> Iterator[Event | _Fault]:

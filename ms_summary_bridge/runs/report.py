@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ms_summary_bridge.errors import BridgeError
+from ms_summary_bridge.files.records import Damage, Incomplete, Padding
 
 __all__ = [
     "DamagedRange",
@@ -95,6 +96,8 @@ class RunReport(msgspec.Struct):
     incomplete: list[IncompleteTail] = msgspec.field(default_factory=list)
     padding_bytes: int = 0
     restarts: list[RestartMark] = msgspec.field(default_factory=list)
+    held: list[str] = msgspec.field(default_factory=list)
+    """Files of which events wait, while they grow, until it is known whether they are a restart."""
     renamed_tags: list[RenamedTag] = msgspec.field(default_factory=list)
     went_back: dict[str, int] = msgspec.field(default_factory=dict)
     """How often a tag's step went back inside a file."""
@@ -107,6 +110,15 @@ class RunReport(msgspec.Struct):
     """The class of that error: `WriteError`, ..."""
     traceback: str = ""
     """Where it came from, if it is a fault of this program."""
+
+    def note(self, item: Damage | Padding | Incomplete, path: str) -> None:
+        """Takes note of what is wrong with a source file."""
+        if isinstance(item, Damage):
+            self.damaged.append(DamagedRange(path, item.start, item.end, item.reason))
+        elif isinstance(item, Padding):
+            self.padding_bytes += item.end - item.start
+        else:
+            self.incomplete.append(IncompleteTail(path, item.offset))
 
     def add(self, later: RunReport) -> None:
         """Adds what a later conversion of the same run met, so that this report speaks of both.
@@ -135,6 +147,7 @@ class RunReport(msgspec.Struct):
         self.incomplete = [item for item in self.incomplete if item.file not in later.files] + later.incomplete
         self.padding_bytes = max(self.padding_bytes, later.padding_bytes)
         self.restarts += later.restarts
+        self.held = later.held
         self.renamed_tags += [name for name in later.renamed_tags if name not in self.renamed_tags]
         self.went_back = dict(Counter(self.went_back) + Counter(later.went_back))
         self.problems += [problem for problem in later.problems if problem not in self.problems]

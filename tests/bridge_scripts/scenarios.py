@@ -397,6 +397,30 @@ def twice(directory: Path) -> Any:
 
 
 @scenario
+def twice_as_long(directory: Path) -> None:
+    """One bridge: a training, an evaluation, and a shorter training that counts from 1 again, with pauses between."""
+    bridge = SummaryBridge(str(directory), collect_freq=2)
+    model = vector_model(metrics={"mae": MAE()})
+    for steps in (5, 3):
+        train(model, steps, bridge)
+        bridge.add_scalar("mine", steps)
+        model.eval(vectors(2), callbacks=[bridge], dataset_sink_mode=False)
+
+
+@scenario
+def resumed(directory: Path) -> None:
+    """One bridge: a training, and one whose steps go on behind it by themselves, driven as MindFormers does."""
+    bridge = SummaryBridge(str(directory), collect_freq=1, collect_graph=False)
+    net = vector_model().train_network
+    base = {"train_network": net, "network": net, "optimizer": None, "batch_num": 4, "epoch_num": 1}
+    base |= {"cur_epoch_num": 1, "train_dataset": None, "dataset_sink_mode": False}
+    for first in (0, 4):
+        steps = range(first + 1, first + 5)
+        calls = [("on_train_step_end", {**base, "cur_step_num": n, "net_outputs": Tensor(float(n))}) for n in steps]
+        _drive(bridge, [("on_train_begin", {**base, "cur_step_num": first}), *calls, ("on_train_end", base)])
+
+
+@scenario
 def two_models(directory: Path) -> None:
     """One bridge, first with one model and then with another."""
     bridge = SummaryBridge(str(directory), collect_freq=1)

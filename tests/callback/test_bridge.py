@@ -39,7 +39,7 @@ from tests.bridge_scripts.runs import (
     series,
     summaries,
 )
-from tests.conftest import MindInsightServer
+from tests.conftest import MindInsightServer, TensorBoardServer
 from tests.formats.test_lineage import boards as session_of
 from tests.runs.test_graph_file import drawn
 
@@ -49,7 +49,8 @@ SCENARIOS = [
     *("stock", "same", "defaults", "switched_off", "switched_on", "signature", "landscape", "checkpoints", "fit"),
     *("learning_rates", "changed_learning_rate", "no_optimizer", "outputs", "nan_first"),
     *("sink", "sink_freq", "pynative"),
-    *("begins_and_ends", "twice", "record_open", "two_models", "each_its_own", "beside", "exception", "interrupted"),
+    *("begins_and_ends", "twice", "twice_as_long", "resumed", "record_open", "two_models", "each_its_own", "beside"),
+    *("exception", "interrupted"),
     *("data_workers", "forked_child", "user_values", "summary_writer", "rotation", "fallback", "many_processes"),
 ]
 
@@ -425,12 +426,48 @@ def test_one_bridge_trains_twice_and_evaluates_within_seconds(scenarios: Scenari
     directory = scenarios.directory("twice")
     assert_whole(directory)
     assert len(summaries(directory)) == len(boards(directory)) == 3
-    assert series(summaries(directory), "loss/auto").steps == [1, 2, 1, 2]
+    assert series(summaries(directory), "loss/auto").steps == [1, 2, 3, 4], "no viewer hides the first training"
     kinds = [event.content.kind for path in directory.glob("*_lineage") for event in events(path)]
     assert sorted(kinds) == [
         *("dataset_graph", "evaluation_lineage", "train_lineage", "train_lineage", "user_defined_info")
     ]
     assert scenarios.returned("twice")["count"] == 0
+
+
+def test_a_training_that_counts_from_1_again_goes_on_behind_the_first(scenarios: Scenarios) -> None:
+    directory = scenarios.directory("twice_as_long")
+    for part in (summaries(directory), boards(directory)):
+        assert series(part, "loss/auto").steps == [1, 2, 4, 5 + 1, 5 + 2], "the second one collects at its own steps"
+        assert series(part, "eval/mae").steps == [5, 8]
+        assert series(part, "mine").steps == [5, 8]
+    told = [(step, text) for step, tag, text in milestones(directory) if tag == "milestones/training"]
+    assert [step for step, _ in told] == [0, 5, 5, 8]
+    assert told[-1][1] == "training ends at step 8"
+    (line,) = [line for line in scenarios.log("twice_as_long") if "counts its steps" in line]
+    assert "behind step 5" in line
+    assert "a new SummaryBridge with another directory" in line
+    assert_whole(directory)
+
+
+def test_a_training_that_goes_on_by_itself_is_left_as_it_is(scenarios: Scenarios) -> None:
+    directory = scenarios.directory("resumed")
+    assert series(summaries(directory), "loss/auto").steps == [*range(1, 9)]
+    assert not [line for line in scenarios.log("resumed") if "counts its steps" in line]
+    assert_whole(directory)
+
+
+@pytest.mark.tensorboard
+@pytest.mark.parametrize("load_fast", [True, False], ids=["fast", "slow"])
+def test_both_loaders_serve_every_point_of_two_trainings(
+    scenarios: Scenarios, tensorboard_server: TensorBoardServer, tmp_path: Path, load_fast: bool
+) -> None:
+    (tmp_path / "logs").mkdir()
+    shutil.copytree(scenarios.directory("twice_as_long"), tmp_path / "logs" / "live")
+    convert_logdir(str(tmp_path / "logs" / "live"), str(tmp_path / "logs" / "converted"), to="tensorboard")
+    client = tensorboard_server(tmp_path / "logs", load_fast)
+    for run in ("live", "converted"):
+        rows = client.wait_json("data/plugin/scalars/scalars", lambda rows: len(rows) == 5, run=run, tag="loss/auto")
+        assert [row[1] for row in rows] == [1, 2, 4, 6, 7]
 
 
 def test_another_model_has_its_own_graph_and_lineage(scenarios: Scenarios) -> None:

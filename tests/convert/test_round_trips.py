@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.convert.task import ConvertOptions
 from ms_summary_bridge.convert.verify import verify_logdirs
-from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary, TaggedValue
+from ms_summary_bridge.events import Event, FileVersion, Summary, TaggedValue
 from ms_summary_bridge.files.event_file import EventFileReader, read_pieces
 from ms_summary_bridge.files.records import Damage, Record
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
@@ -208,10 +208,6 @@ def test_a_real_mindspore_run_comes_back_message_for_message(tmp_path: Path, sum
 # --- TensorBoard -> MindSpore -> TensorBoard
 
 
-def is_start(event: Event) -> bool:
-    return isinstance(event.content, SessionLog) and event.content.status == SessionLog.START
-
-
 def points(events: Sequence[Event]) -> list[tuple[object, ...]]:
     """Flattens events to what two logs of one format are compared by."""
     flat: list[tuple[object, ...]] = []
@@ -219,7 +215,7 @@ def points(events: Sequence[Event]) -> list[tuple[object, ...]]:
         if isinstance(event.content, Summary):
             values = [(t.tag, t.value.kind, t.value.fingerprint()) for t in event.content.values if not t.derived]
             flat.append((event.wall_time, event.step, *values))
-        elif isinstance(event.content, FileVersion) or is_start(event):  # each file begins with one of ours
+        elif isinstance(event.content, FileVersion):  # each file begins with one of ours
             continue
         elif not event.derived:
             flat.append((event.wall_time, event.step, event.content))
@@ -370,7 +366,7 @@ def test_the_mark_of_a_restart_comes_back(tmp_path: Path) -> None:
     steps = [
         [item.step for item in EventFileReader(path, decoder) if isinstance(item, Event)] for path in (first, second)
     ]
-    assert steps == [[0, 0, *range(5)], [0, 2, *range(2, 7)]]  # version, START, ...
+    assert steps == [[0, *range(5)], [0, 2, *range(2, 7)]]  # version, ..., version, START, ...
 
 
 # --- real files of TensorBoard's writers

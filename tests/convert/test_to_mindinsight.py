@@ -191,6 +191,16 @@ def test_a_legacy_histogram_has_its_own_range(tmp_path: Path) -> None:
     assert (value.min, value.max) == (-0.25, 0.75)
 
 
+@pytest.mark.parametrize("buckets", [89, 90, 91, 180, 1000])
+def test_of_more_than_90_buckets_mindinsight_shows_none_so_there_are_90_at_most(buckets: int) -> None:
+    edges = np.arange(buckets + 1.0)
+    histogram = Histogram(left=edges[:-1], right=edges[1:], count=np.ones(buckets), min=0.0, max=float(buckets))
+    fitted, note = fit_histogram(histogram)
+    assert len(fitted.count) in (range(45, 91) if buckets > 90 else [buckets])
+    assert fitted.count.sum() == buckets
+    assert bool(note) == (buckets > 90)
+
+
 def test_the_default_buckets_of_tensorboardx_are_merged_with_every_count_kept(tmp_path: Path) -> None:
     tensorboardx = pytest.importorskip("tensorboardX")
     values = np.random.default_rng(1).normal(size=5000)
@@ -594,7 +604,8 @@ def seconds_of(path: Path) -> int:
 @pytest.mark.parametrize("seconds", [0, START, 17_000_000_000_000, 10**18])
 def test_absurd_times_never_get_into_a_name(tmp_path: Path, seconds: int) -> None:
     for n in range(3):
-        put_log(tmp_path / "tb", scalars("loss", range(5), start=START + 100 * n, offset=n), seconds=seconds + n)
+        start = START + 100 * n
+        put_log(tmp_path / "tb", scalars("loss", range(5), start=start, offset=n), seconds=seconds + n, start=start)
     convert_run(tmp_path / "tb", tmp_path / "ms")
     found = [seconds_of(path) for path in outputs(tmp_path / "ms")]
     assert len({*found}) == 3
@@ -702,7 +713,9 @@ def test_b04_the_same_step_twice_loses_nothing(tmp_path: Path) -> None:
 
 def test_b04_latest_drops_what_was_superseded(tmp_path: Path) -> None:
     for n, steps in enumerate((range(10), range(5, 12))):
-        put_log(tmp_path / "tb", scalars("loss", steps, offset=100.0 * n), seconds=START + 1000 * n)
+        start = START + 1000 * n
+        records = scalars("loss", steps, offset=100.0 * n, start=start)
+        put_log(tmp_path / "tb", records, seconds=start, start=start)
     run = convert_run(tmp_path / "tb", tmp_path / "ms", options=ConvertOptions(on_restart="latest"))
     assert run.superseded == 5
     assert [step for step, _ in values_in(tmp_path / "ms")["loss"]] == [*range(12)]

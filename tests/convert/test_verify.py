@@ -171,7 +171,8 @@ def test_harm_to_an_archive_is_found(tmp_path: Path, harm: Callable[[Path], None
 )
 def test_options_that_leave_something_out_are_a_difference(tmp_path: Path, options: ConvertOptions) -> None:
     write_summary(tmp_path / "ms", [event(s, ("loss", scalar(s)), ("t", tensor([s]))) for s in range(5)])
-    write_summary(tmp_path / "ms", scalars("loss", range(3, 6), offset=1), seconds=START + 1000)
+    again = [event(s, ("loss", scalar(s + 1)), ("t", tensor([s]))) for s in range(3, 6)]
+    write_summary(tmp_path / "ms", again, seconds=START + 1000)
     convert_logdir(str(tmp_path / "ms"), str(tmp_path / "tb"), options=options)
     assert compare(tmp_path / "ms", tmp_path / "tb") != []
 

@@ -188,8 +188,6 @@ class SummarySink:
     def open(self) -> None:
         """Writes what the run is about."""
         now = time.time()
-        if self._owns_link:
-            self._link.put("begin")
         if not self._tags:
             return
         plain = {
