@@ -249,9 +249,19 @@ def render_verification(report: VerifyReport) -> Iterator[RenderableType]:
     skipped = sum(run.not_compared for run in report.runs)
     if skipped:
         yield Text(f"not compared: {_plural(skipped, 'point')} that only one of the two formats can have")
+    if report.left_out:
+        yield _line(f"left out, as the conversion does: {', '.join(report.left_out[:_ROWS])}")
+        yield from _rest(len(report.left_out))
+    if report.options:
+        yield _line(f"what was left out by {report.options} is not missed")
+    older = sum(run.derived_by_older for run in report.runs)
+    if older:
+        yield _line(f"{_plural(older, 'derived value')} were made by an older version: their number was compared only")
     points = sum(run.points for run in report.runs)
     runs = _plural(len(report.runs), "run")
     if report.is_equal:
-        yield _line(f"equal: {runs}, {_plural(points, 'point')}", style="bold green")
+        derived = sum(run.derived + run.derived_by_older for run in report.runs)
+        also = f", and {_plural(derived, 'value')} made from them" if derived else ""
+        yield _line(f"equal: {runs}, {_plural(points, 'point')}{also}", style="bold green")
     else:
         yield _line(f"different: {runs} compared, {_plural(points, 'point')} equal", style="bold red")

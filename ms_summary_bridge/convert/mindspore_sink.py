@@ -15,6 +15,7 @@ from ms_summary_bridge.convert.sink import WRITER_CONVERT, RunSink
 from ms_summary_bridge.events import Event, FileVersion, Summary
 from ms_summary_bridge.formats import tensorboard
 from ms_summary_bridge.formats.mindspore import FILE_VERSION, FORMAT, MindSporeEncoder, is_of_lineage_file
+from ms_summary_bridge.formats.plugin_data import encode_derivation
 from ms_summary_bridge.formats.sessions import hparams, lineage
 from ms_summary_bridge.formats.sessions.session import SESSION_KINDS, shortest
 from ms_summary_bridge.runs.archive import LINEAGE
@@ -117,12 +118,12 @@ class MindSporeRun(RunSink):
 
     def _note_session(self, event: Event) -> None:
         """Takes note of hyperparameters and metrics, for the lineage file."""
-        self._wall_time = max(self._wall_time, event.wall_time)
+        self._wall_time = self._state.latest_time = max(self._state.latest_time, event.wall_time)
         if isinstance(event.content, Summary):
             for tagged in event.content.values:
                 value = tagged.value
                 if isinstance(value, Scalar):
-                    self._metrics[tagged.tag] = value
+                    self._metrics[tagged.tag] = value if value.is_float32 else Scalar(value.fingerprint())
                 elif isinstance(value, Opaque) and value.kind == "hparams":
                     self._state.session[tagged.tag] = value.payload
                     self._state.said.clear()
@@ -162,7 +163,7 @@ class MindSporeRun(RunSink):
         version = FileVersion(f"{FILE_VERSION} {WRITER_CONVERT}")
         payload = self._encoder.encode(Event(self._wall_time, 0, version, FORMAT)).payload
         assert payload is not None
-        return payload
+        return payload + encode_derivation()
 
     def _write_lineage(self) -> None:
         outputs = self._state.outputs

@@ -98,6 +98,7 @@ class _RunConversion:
         self._ahead = self._read_ahead(self._series)
         self._plan = task.state.plan or Plan({})
         self._is_at_once = False  # the file being read was written beside another one
+        self._begins_anew = False  # behind the piece of it that was read last a training begins again
 
     def _read_ahead(self, series: SeriesTable) -> ReadAhead:
         return ReadAhead(series, self._decoder_ahead, make_encoder(self._sink.format), self._selection.is_wanted)
@@ -186,6 +187,9 @@ class _RunConversion:
                 self._begin_again(path, piece.step)
             else:
                 self.report.note(piece, path)
+            if self._begins_anew:
+                self.state.end_turn(path, walk.offset, begins_anew=True)
+                self._begins_anew = False
             if self._advance is not None and walk.offset - reported > _PROGRESS_BYTES:
                 self._advance(walk.offset - reported)
                 reported = walk.offset
@@ -193,6 +197,9 @@ class _RunConversion:
             self.report.problems.append(f"{path}: {walk.reason}")
         if self._advance is not None:
             self._advance(walk.offset - reported)
+        self.state.end_turn(path, walk.offset)
+        for (kind, tag), step in self._selection.superseded.items():
+            self.state.superseded.append((path, unread.start, walk.offset, kind, tag, step))
         state = self.state.files[path] = identify(file.path, walk.offset, file.created)
         is_decided = any(mark.file == path for mark in self.report.restarts)  # `latest` leaves nothing to go back to
         state.undecided, state.last_time = None if is_decided else walk.undecided, walk.last_time
@@ -204,6 +211,7 @@ class _RunConversion:
         if mark not in self.report.restarts:
             self.report.restarts.append(mark)
         self._series.restart(step)
+        self._begins_anew = True
         self._sink.begin_session(step)
 
     def _convert_lineage(self, file: LogFile) -> None:
@@ -224,6 +232,7 @@ class _RunConversion:
                 self.report.note(piece, path)
         if self._advance is not None:
             self._advance(walk.offset - start)
+        self.state.end_turn(path, walk.offset)
         self.state.files[path] = identify(file.path, walk.offset, file.created)
 
     def _convert_graph_file(self, file: LogFile) -> None:
@@ -236,6 +245,7 @@ class _RunConversion:
         event = read_graph_file(file.path)
         self.report.events_read += 1
         self._put(event, mindspore.FORMAT)
+        self.state.end_turn(unread.path, file.size)
         self.state.files[unread.path] = identify(file.path, file.size, file.created)
 
     def _convert_users(self, file: LogFile) -> None:
@@ -254,6 +264,7 @@ class _RunConversion:
                     self._put(piece, tensorboard.FORMAT)
             elif not isinstance(piece, Restart):
                 self.report.note(piece, unread.path)
+        self.state.end_turn(unread.path, walk.offset)
         self.state.files[unread.path] = identify(file.path, walk.offset, file.created)
 
     def _put(self, event: Event, source: str) -> None:
@@ -272,6 +283,7 @@ class _RunConversion:
             mark = RestartMark(self.report.files[-1] if self.report.files else "", event.step)
             self.report.restarts.append(mark)
             self._series.restart(event.step)
+            self._begins_anew = True
             self._sink.begin_file()
         self._sink.write(event, source)
 

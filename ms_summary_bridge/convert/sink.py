@@ -10,6 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Final
 
+from crc32c import crc32c
+
 from ms_summary_bridge.convert.state import OutputState, RunState
 from ms_summary_bridge.errors import FileTakenError, ReadError, WriteError
 from ms_summary_bridge.events import Encoded, Event
@@ -138,7 +140,10 @@ class RunSink(ABC):
         if archive is None:
             self._check(archive_name(source))
             offset = self._state.archives.get(source, 0)
-            archive = self._archives[source] = ArchiveWriter(self.directory, source, offset=offset, is_dry=self._is_dry)
+            checksum = self._state.archive_checksums.get(source) if offset else 0
+            archive = self._archives[source] = ArchiveWriter(
+                self.directory, source, offset=offset, checksum=checksum, is_dry=self._is_dry
+            )
         return archive
 
     def _check(self, name: str) -> None:
@@ -150,7 +155,9 @@ class RunSink(ABC):
         """Opens the file that grows, where an earlier session ended."""
         if self._writer is None and not self._is_dry:
             last = self._state.outputs[-1]
-            self._writer = RecordWriter(os.path.join(self.directory, last.name), offset=last.offset)
+            self._writer = RecordWriter(
+                os.path.join(self.directory, last.name), offset=last.offset, checksum=last.checksum
+            )
 
     def _begin_file(self, name: str, head: list[bytes]) -> None:
         """Ends the file that grew and begins the next; a file that has its name already must begin as this one does.
@@ -160,9 +167,7 @@ class RunSink(ABC):
             head: Payloads that it begins with.
         """
         outputs = self._state.outputs
-        if self._writer is not None:
-            self._writer.close()
-            outputs[-1].offset = self._writer.offset
+        self._end_file()
         outputs.append(OutputState(name, 0, hashlib.blake2b(head[0], digest_size=16).hexdigest()))
         self._begins_new_file = False
         self._check(name)
@@ -172,6 +177,12 @@ class RunSink(ABC):
         self._writer = RecordWriter(path, offset=0 if os.path.exists(path) else None)
         for payload in head:
             self._writer.write(payload)
+
+    def _end_file(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            last = self._state.outputs[-1]
+            last.offset, last.checksum = self._writer.offset, self._writer.checksum
 
     def _replace_lineage(self, name: str, payloads: list[bytes]) -> None:
         """Writes the lineage file anew, under what may be another name: it is small, and its last records count.
@@ -199,6 +210,7 @@ class RunSink(ABC):
         except OSError as error:
             raise WriteError.of_system(path, "written", error) from error
         state.lineage, state.lineage_head = name, hashlib.blake2b(payloads[0], digest_size=16).hexdigest()
+        state.lineage_checksum = crc32c(records)
 
     def flush(self) -> None:
         """Hands everything written so far to the operating system."""
@@ -212,9 +224,8 @@ class RunSink(ABC):
         for source, archive in self._archives.items():
             archive.close()
             self._state.archives[source] = archive.offset
-        if self._writer is not None:
-            self._writer.close()
-            self._state.outputs[-1].offset = self._writer.offset
+            self._state.archive_checksums[source] = archive.checksum
+        self._end_file()
         self._state.names = self.names.given
         self._state.last_place = self._places.last
 

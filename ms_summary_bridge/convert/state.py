@@ -47,6 +47,9 @@ STATE_NAME: Final = ".ms_summary_bridge.json"
 _VERSION: Final = 2
 _HEAD_BYTES: Final = 4096
 _TAIL_BYTES: Final = 64
+_MOST_TURNS: Final = 500_000  # characters; at the fastest two files need seven hours for that
+_ANEW: Final = "anew"
+_ENDLESS: Final = "..."
 
 
 class Undecided(msgspec.Struct):
@@ -89,6 +92,8 @@ class OutputState(msgspec.Struct):
     offset: int
     head: str = ""
     """Hash of its first payload: what is restored does not say that it is ours."""
+    checksum: int | None = None
+    """CRC-32C of all that was written to it; None where it is not known."""
 
 
 class Plan(msgspec.Struct):
@@ -111,6 +116,8 @@ class RunState(msgspec.Struct):
     """Event files in the order they were begun; the last one grows."""
     archives: dict[str, int] = msgspec.field(default_factory=dict)
     """Offsets of the archives, by source format."""
+    archive_checksums: dict[str, int | None] = msgspec.field(default_factory=dict)
+    """As `OutputState.checksum`."""
     names: list[tuple[str, str, str, str]] = msgspec.field(default_factory=list)
     """Names given to tags: `(tag, kind, suffix, name)`."""
     series: list[tuple[str, str, Series]] = msgspec.field(default_factory=list)
@@ -131,10 +138,47 @@ class RunState(msgspec.Struct):
     """Hash of its first payload."""
     has_mark: bool = False
     """A TensorBoard output holds a mark of a session's start."""
+    lineage_checksum: int | None = None
+    """As `OutputState.checksum`."""
+    latest_time: float = 0.0
+    """Highest wall_time of a TensorBoard source's events; 0 if none was later."""
+    turns: str = ""
+    """In which order the source files were read: `<number in files> <offset>` for each turn that ended there, with
+    `anew` behind it where a training begins again. Files that grow at the same time are read in many turns; beyond a
+    limit it ends with `...`."""
+    superseded: list[tuple[str, int, int, str, str, int]] = msgspec.field(default_factory=list)
+    """What `--on-restart latest` left out: `(path, from byte, to byte, kind, tag, step)` for the values of a series in
+    that part of a file at that step and above."""
     points: dict[str, int] = msgspec.field(default_factory=dict)
     """Points of each series in a MindSpore output, by `kind tag`: MindInsight shows only so many."""
     plan: Plan | None = None
     """Of the conversion under way, or of one that was killed or failed."""
+
+    def end_turn(self, path: str, offset: int, *, begins_anew: bool = False) -> None:
+        """Takes note that a source file was read up to `offset`, and maybe that a training begins again there."""
+        files = list(self.files)
+        number = files.index(path) if path in self.files else len(files)
+        before, _, last = self.turns.rpartition("\n")
+        if last == _ENDLESS:
+            return
+        words = last.split(" ")
+        if words[0] != str(number) or words[-1] == _ANEW:
+            before = self.turns
+        turn = f"{number} {offset} {_ANEW}" if begins_anew else f"{number} {offset}"
+        if len(before) > _MOST_TURNS:
+            turn = _ENDLESS
+        self.turns = f"{before}\n{turn}" if before else turn
+
+    def list_turns(self) -> list[tuple[str, int, bool]] | None:
+        """Returns the path and the end of each turn, and whether a training begins again there.
+
+        None when there were too many to remember.
+        """
+        if self.turns.endswith(_ENDLESS):
+            return None
+        paths = list(self.files)
+        rows = [line.split(" ") for line in self.turns.splitlines()]
+        return [(paths[int(row[0])], int(row[1]), row[-1] == _ANEW) for row in rows if int(row[0]) < len(paths)]
 
 
 class State(msgspec.Struct):

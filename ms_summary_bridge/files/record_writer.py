@@ -10,6 +10,8 @@ import os
 from collections.abc import Callable
 from types import TracebackType
 
+from crc32c import crc32c
+
 from ms_summary_bridge.errors import ClosedError, FileTakenError, LogdirError, OutputChangedError, WriteError
 from ms_summary_bridge.files.arguments import check_number, check_path
 from ms_summary_bridge.files.event_file import CHUNK_BYTES, Path
@@ -27,9 +29,11 @@ class RecordWriter:
             ours: behind them a crash may have come between writing and remembering. Bytes found there are compared
             with what is written now; equal ones are passed over, so that such a file is completed, not doubled.
         buffer_bytes: Records are handed to the operating system when they have this size together.
+        checksum: CRC-32C of those `offset` bytes; None where it is not known.
 
     Attributes:
         path: File being written.
+        checksum: The same of everything up to the last flush.
 
     Raises:
         FileTakenError: The file exists (`offset=None`).
@@ -45,11 +49,19 @@ class RecordWriter:
         23
     """
 
-    def __init__(self, path: Path, *, offset: int | None = None, buffer_bytes: int = CHUNK_BYTES) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        offset: int | None = None,
+        buffer_bytes: int = CHUNK_BYTES,
+        checksum: int | None = 0,
+    ) -> None:
         self.path = check_path("path", path, is_local=True)
         if offset is not None:
             check_number("offset", offset, 0)
         check_number("buffer_bytes", buffer_bytes, 1)
+        self.checksum = checksum
         self._buffer_bytes = buffer_bytes
         self._pending: list[bytes] = []  # whole records, not yet in the file
         self._pending_bytes = 0
@@ -159,15 +171,21 @@ class RecordWriter:
             while done < len(data):
                 done += os.write(self._fd, data[done:])
         except OSError as error:
-            self._settle(done)
+            self._settle(data, done)
             raise WriteError(
                 f"{self.path}: cannot be written: {error.strerror or error}; "
                 f"{self._written} bytes are in the file, {self._pending_bytes} wait"
             ) from error
         self._pending.clear()
         self._pending_bytes = 0
-        self._written += len(data)
+        self._note(data)
         self._file_end = max(self._file_end, self._written)
+
+    def _note(self, data: memoryview) -> None:
+        """Takes note of bytes that are in the file now."""
+        self._written += len(data)
+        if self.checksum is not None:
+            self.checksum = crc32c(data, self.checksum)
 
     def _match(self, data: memoryview) -> int:
         """Returns how many of the bytes are in the file already."""
@@ -186,7 +204,7 @@ class RecordWriter:
             done += len(found)
         return done
 
-    def _settle(self, done: int) -> None:
+    def _settle(self, data: memoryview, done: int) -> None:
         """After a failed write: takes the records that are whole out of the buffer, cuts the file behind them."""
         kept = count = 0
         for record in self._pending:
@@ -196,7 +214,7 @@ class RecordWriter:
             count += 1
         del self._pending[:count]
         self._pending_bytes -= kept
-        self._written += kept
+        self._note(data[:kept])
         with contextlib.suppress(OSError):  # else the torn bytes are an overlap, completed by the next flush
             os.ftruncate(self._fd, self._written)
         self._file_end = os.lseek(self._fd, 0, os.SEEK_END)

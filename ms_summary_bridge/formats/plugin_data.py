@@ -18,12 +18,15 @@ from ms_summary_bridge.formats import wire
 __all__ = [
     "DATA_CLASS_SCALAR",
     "DATA_CLASS_TENSOR",
+    "DERIVATION",
+    "ORIGIN_KEY",
     "WRITER_USER",
     "Origin",
     "decode_metadata",
     "decode_origin",
     "decode_text",
     "decode_writer",
+    "encode_derivation",
     "encode_metadata",
     "encode_origin",
     "encode_writer",
@@ -33,7 +36,13 @@ __all__ = [
 DATA_CLASS_SCALAR: Final = 1
 DATA_CLASS_TENSOR: Final = 2
 
-_ORIGIN_FIELD: Final = wire.varint(1000 << 3 | wire.LENGTH_DELIMITED)
+DERIVATION: Final = 1
+"""Version of the rules by which this package computes values from others and fits what a format cannot hold: to be
+raised with every change of what they give, so that `verify` can tell an older output from a damaged one."""
+
+ORIGIN_KEY: Final = 1000 << 3 | wire.LENGTH_DELIMITED
+"""Key of our field, wherever it is."""
+_ORIGIN_FIELD: Final = wire.varint(ORIGIN_KEY)
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False):
@@ -49,6 +58,8 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
     """Encoded `HistogramExtras`."""
     event: bytes | None = None
     """The whole event of the source that the value shows; `kind` names it."""
+    derivation: int = 0
+    """Version of the rules by which it was made, as read; 0 where none is given. What is encoded has today's."""
 
 
 def encode_metadata(plugin_name: str, data_class: int, origin: Origin, content: bytes = b"") -> bytes:
@@ -81,7 +92,14 @@ def encode_origin(origin: Origin) -> bytes:
         out += wire.length_delimited(b"\x22", origin.histogram)
     if origin.event is not None:
         out += wire.length_delimited(b"\x2a", origin.event)
+    if origin.derived or origin.event is not None:
+        out += b"\x30" + wire.varint(DERIVATION)
     return wire.length_delimited(_ORIGIN_FIELD, out) if out else b""
+
+
+def encode_derivation() -> bytes:
+    """Encodes our field, key included, of a file whose values were all made by today's rules."""
+    return wire.length_delimited(_ORIGIN_FIELD, b"\x30" + wire.varint(DERIVATION))
 
 
 def decode_metadata(data: bytes, start: int, end: int) -> tuple[str, bytes]:
@@ -116,9 +134,10 @@ def _decode_own_field(content: bytes) -> Origin | None:
     derived, kind = False, ""
     histogram: bytes | None = None
     event: bytes | None = None
+    derivation = 0
     is_ours = False
     for key, a, b in wire.fields(content, 0, len(content)):
-        if key == 1000 << 3 | wire.LENGTH_DELIMITED:
+        if key == ORIGIN_KEY:
             is_ours = True
             for inner, c, d in wire.fields(content, a, b):
                 if inner == 0x0A:
@@ -131,7 +150,9 @@ def _decode_own_field(content: bytes) -> Origin | None:
                     histogram = content[c:d]
                 elif inner == 0x2A:
                     event = content[c:d]
-    return Origin(tag, derived, kind, histogram, event) if is_ours else None
+                elif inner == 0x30:
+                    derivation = c
+    return Origin(tag, derived, kind, histogram, event, derivation) if is_ours else None
 
 
 def decode_text(data: bytes) -> tuple[str, bool]:

@@ -27,6 +27,7 @@ from ms_summary_bridge.files.event_file import EventFileReader
 from ms_summary_bridge.files.record_writer import RecordWriter
 from ms_summary_bridge.files.records import Damage, Incomplete, Padding
 from ms_summary_bridge.formats import mindspore, tensorboard
+from ms_summary_bridge.formats.plugin_data import DERIVATION
 
 __all__ = [
     "LINEAGE",
@@ -46,7 +47,7 @@ LINEAGE: Final = "mindspore_lineage"
 """Name of the format of lineage files: MindSpore's framing, other event fields."""
 
 _PLACE: Final = "ms_summary_bridge.runs.archive "
-_PLACE_TEXT: Final = re.compile(_PLACE + r"(replaces|follows) ([0-9]{1,19}) ([0-9a-f]{8})")
+_PLACE_TEXT: Final = re.compile(_PLACE + r"(replaces|follows) ([0-9]{1,19}) ([0-9a-f]{8})(?: ([0-9]{1,9}))?")
 _SMALLEST_RECORD: Final = 25  # 16 bytes around a payload that has at least a time
 _FAR: Final = 10_000  # originals to look through where nothing says how many events are gone
 _Fault: TypeAlias = Damage | Padding | Incomplete
@@ -86,16 +87,23 @@ class Place(msgspec.Struct, frozen=True):
     """Of the output's event, counted from 1; 0 for the place before the first one."""
     mark: int
     """Checksum of that event's payload."""
+    derivation: int = DERIVATION
+    """Version of the rules by which that event was made of the original; 0 in archives that do not say it."""
 
     def encode(self) -> str:
         """Returns the text of the record that stands before the original."""
-        return f"{_PLACE}{'replaces' if self.replaces else 'follows'} {self.number} {self.mark:08x}"
+        text = f"{_PLACE}{'replaces' if self.replaces else 'follows'} {self.number} {self.mark:08x}"
+        return f"{text} {self.derivation}" if self.derivation else text
 
     @classmethod
     def decode(cls, text: str) -> Place | None:
         """Reads such a text; None for any other."""
         match = _PLACE_TEXT.fullmatch(text)
-        return cls(match[1] == "replaces", int(match[2]), int(match[3], 16)) if match else None
+        return cls(match[1] == "replaces", int(match[2]), int(match[3], 16), int(match[4] or 0)) if match else None
+
+    def is_at(self, number: int, mark: int, *, replaces: bool) -> bool:
+        """Whether it is that place, by whatever version the event there was made."""
+        return (self.number, self.mark, self.replaces) == (number, mark, replaces)
 
 
 START: Final = Place(False, 0, 0)
@@ -126,14 +134,18 @@ class ArchiveWriter:
         directory: Where the output of the run lies.
         source: Format of the events.
         offset: Where an earlier session ended; 0 for a new archive.
+        checksum: Of the bytes before `offset`; None where it is not known.
         is_dry: Count, but write nothing.
     """
 
-    def __init__(self, directory: str, source: str, *, offset: int = 0, is_dry: bool = False) -> None:
+    def __init__(
+        self, directory: str, source: str, *, offset: int = 0, checksum: int | None = 0, is_dry: bool = False
+    ) -> None:
         self.path = os.path.join(directory, archive_name(source))
         self._encoder = make_encoder(source)
         self._source = source
         self._start = offset
+        self._checksum = checksum
         self._is_dry = is_dry
         self._writer: RecordWriter | None = None
 
@@ -141,6 +153,11 @@ class ArchiveWriter:
     def offset(self) -> int:
         """Position after the last record."""
         return self._writer.offset if self._writer else self._start
+
+    @property
+    def checksum(self) -> int | None:
+        """Checksum of all that was written before the last flush, earlier sessions included; None if not known."""
+        return self._writer.checksum if self._writer else self._checksum
 
     def write(self, event: Event, place: Place) -> None:
         """Adds one event of the source format at its place; it is encoded back to an equal message.
@@ -152,7 +169,7 @@ class ArchiveWriter:
             return
         if self._writer is None:
             resumes = self._start or Path(self.path).exists()
-            self._writer = RecordWriter(self.path, offset=self._start if resumes else None)
+            self._writer = RecordWriter(self.path, offset=self._start if resumes else None, checksum=self._checksum)
             if not self._start:
                 self._put(Event(event.wall_time, 0, FileVersion(""), "", None))
         self._put(Event(event.wall_time, 0, FileVersion(place.encode()), event.format))
@@ -218,7 +235,7 @@ class _Restoration:
         self._lost = 0  # at most so many events before the next one are gone unnumbered
 
     def restore(self, output: Iterable[tuple[Event, int] | _Fault]) -> Iterator[Event | _Fault]:
-        yield from self._take(lambda place: place == START)
+        yield from self._take(lambda place: place.is_at(0, 0, replaces=False))
         for item in output:
             if not isinstance(item, tuple):
                 if isinstance(item, Damage):
@@ -241,13 +258,12 @@ class _Restoration:
         number = self._number
         yield from self._take(lambda place: place.number < number)  # their events are gone
         first = self._peek(0)
-        if first is not None and first[0] == Place(True, number, mark):
+        if first is not None and first[0].is_at(number, mark, replaces=True):
             self._ahead.popleft()
             yield first[1]
         else:
             yield event
-        behind = Place(False, number, mark)
-        yield from self._take(lambda place: place == behind)
+        yield from self._take(lambda place: place.is_at(number, mark, replaces=False))
 
     def _find(self, mark: int) -> Place | None:
         """Returns the next place at an event that may be the present one."""

@@ -30,6 +30,7 @@ from ms_summary_bridge.files.file_names import (
     parse_name,
 )
 from ms_summary_bridge.files.file_tree import Directory, Problem, WalkLog, walk_local, walk_url
+from ms_summary_bridge.formats.plugin_data import ORIGIN_KEY
 from ms_summary_bridge.formats.wire import FLOAT64, fields
 from ms_summary_bridge.runs.graph_file import find_fault
 from ms_summary_bridge.values import Opaque
@@ -230,7 +231,7 @@ class _EnvelopeDecoder:
                 for inner, first, last in fields(payload, start, end):
                     if inner == 10:
                         writer = payload[first:last].decode(errors="replace")
-            elif key != 16:
+            elif key not in (16, ORIGIN_KEY):
                 is_bare = False
         if not math.isfinite(wall_time):
             raise EventDecodeError("wall_time is not finite")

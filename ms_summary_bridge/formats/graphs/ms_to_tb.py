@@ -143,7 +143,7 @@ class _Drawing:
         self._values = ValueEncoder()
 
     def finish(self) -> bytes:
-        mark = tb_pb.PluginContent(origin=tb_pb.Origin(derived=True, kind="graph")).SerializeToString()
+        mark = encode_origin(Origin(derived=True, kind="graph"))
         versions = tb_pb.GraphDef(versions=tb_pb.VersionDef(producer=_PRODUCER)).SerializeToString()
         return b"".join([mark, *self._parts, versions])
 

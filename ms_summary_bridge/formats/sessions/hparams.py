@@ -23,6 +23,7 @@ from ms_summary_bridge.formats.plugin_data import (
     decode_metadata,
     decode_origin,
     encode_metadata,
+    encode_origin,
 )
 from ms_summary_bridge.formats.protos import tb_pb
 from ms_summary_bridge.formats.sessions.session import EVAL, STATUSES, TRAIN_LOSS, HParam, Session
@@ -177,7 +178,7 @@ def _event(wall_time: float, values: list[bytes]) -> bytes:
 
 
 def _value(tag: str, data: Any) -> bytes:
-    origin = tb_pb.PluginContent(origin=tb_pb.Origin(derived=True, kind=_KIND)).SerializeToString()
+    origin = encode_origin(Origin(derived=True, kind=_KIND))
     content = data.SerializeToString(deterministic=True) + origin
     plugin = wire.length_delimited(b"\x0a", b"hparams") + wire.length_delimited(b"\x12", content)
     metadata = wire.length_delimited(b"\x0a", plugin) + b"\x20" + wire.varint(DATA_CLASS_TENSOR)

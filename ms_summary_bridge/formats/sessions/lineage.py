@@ -15,8 +15,8 @@ from typing import Any, Final
 from google.protobuf.message import DecodeError
 
 from ms_summary_bridge.formats import wire
-from ms_summary_bridge.formats.plugin_data import decode_origin
-from ms_summary_bridge.formats.protos import ms_pb, tb_pb
+from ms_summary_bridge.formats.plugin_data import Origin, decode_origin, encode_origin
+from ms_summary_bridge.formats.protos import ms_pb
 from ms_summary_bridge.formats.sessions.session import EVAL, SESSION_KINDS, TRAIN_LOSS, HParam, Session, shortest
 from ms_summary_bridge.values import Scalar
 
@@ -242,8 +242,7 @@ def failed_training(train_lineage: bytes) -> bytes:
 
 
 def _mark() -> bytes:
-    data: bytes = tb_pb.PluginContent(origin=tb_pb.Origin(kind=_FAILURE)).SerializeToString()
-    return data
+    return encode_origin(Origin(kind=_FAILURE))
 
 
 def _set(message: Any, field: str, value: HParam) -> bool:

@@ -1,0 +1,261 @@
+"""The output side of a conversion: what an output of ours has, with the originals that its archives keep.
+
+An original counts only where the output has what stands for it, whole and once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from crc32c import crc32c
+
+from ms_summary_bridge.convert.state import OutputState, RunState
+from ms_summary_bridge.convert.verify.made import lineage_items, made_items
+from ms_summary_bridge.convert.verify.series import Key, Take
+from ms_summary_bridge.convert.verify.source import take_carried, take_encoding
+from ms_summary_bridge.events import Decoder, Event, FileVersion, SessionLog
+from ms_summary_bridge.files.event_file import CHUNK_BYTES, EventFileReader
+from ms_summary_bridge.files.file_names import LINEAGE_SUFFIX, MINDSPORE, TENSORBOARD
+from ms_summary_bridge.runs.archive import LINEAGE, Place, archive_name, make_decoder
+from ms_summary_bridge.runs.logdir import CONVERT, LogFile, Run
+from ms_summary_bridge.runs.reading import RunReading
+
+__all__ = ["changed_files", "read_output"]
+
+_AHEAD = 64  # originals that are looked through for one whose event stands where another was to be
+
+
+def read_output(run: Run, take: Take, reading: RunReading, orphans: dict[Key, int]) -> None:
+    """Gives out what an output has.
+
+    Args:
+        run: As `discover` found it.
+        take: Takes the points.
+        reading: Is filled with what is wrong with the files.
+        orphans: Is filled with the first step of each series at which an archive has an original and the output does
+            not have what stands for it.
+
+    Raises:
+        LogdirError: A file cannot be read.
+    """
+    sources = (MINDSPORE, LINEAGE, TENSORBOARD)
+    archives = {source: path for path in run.archives for source in sources if archive_name(source) in path}
+    source = TENSORBOARD if run.format == MINDSPORE else MINDSPORE
+    standing = _Standing(_read_archive(archives, source, take, reading), source, orphans)
+    payloads = _Payloads(make_decoder(run.format))
+    for file in run.files:
+        if file.path.endswith(LINEAGE_SUFFIX):
+            continue
+        for number, event in enumerate(_events(file, payloads, reading)):
+            is_version = isinstance(event.content, FileVersion)
+            # Each file begins with its version and has no other; what is restored has those of its source.
+            if run.role == CONVERT and is_version != (number == 0):
+                take((FileVersion.kind, os.path.basename(file.path), ""), event.step, event.wall_time, b"")
+            if isinstance(event.content, SessionLog):
+                if run.role != CONVERT:  # those of its source
+                    take_carried(event, take, run.format)
+            elif not is_version:
+                _take_event(event, payloads.last, run, standing, take)
+    for original in standing.rest():
+        _take_original(original, take, source)
+    _read_lineage(run, archives, take, reading)
+    for _, original in _read_archive(archives, LINEAGE, take, reading):
+        _take_original(original, take, LINEAGE)
+
+
+def _take_original(event: Event, take: Take, source: str) -> None:
+    take_carried(event, take, source)
+    take_encoding(event, take, source)
+
+
+def _take_event(event: Event, payload: bytes, run: Run, standing: _Standing, take: Take) -> None:
+    before, original = standing.match(crc32c(payload))
+    for earlier in before:
+        _take_original(earlier, take, standing.source)
+    if original is not None:
+        _take_original(original[1], take, standing.source)
+        items = made_items(event, payload, run.format, original[1], original[0].derivation)
+    else:
+        take_carried(event, take)
+        items = made_items(event, payload, run.format)
+    for item in items:
+        take(*item)
+
+
+def _read_lineage(run: Run, archives: dict[str, str], take: Take, reading: RunReading) -> None:
+    """Reads the file of what lineage, or a session, becomes."""
+    if run.format == TENSORBOARD:
+        files = [file for file in run.files if file.path.endswith(LINEAGE_SUFFIX)]
+    else:
+        files = [*run.lineage_files]
+    for file in files:
+        payloads = _Payloads(make_decoder(LINEAGE if run.format == MINDSPORE else run.format))
+        kept = []
+        for event in _events(file, payloads, reading):
+            kept.append(payloads.last)
+            is_own = run.format == TENSORBOARD or (run.role == CONVERT and event.content.kind != "dataset_graph")
+            if isinstance(event.content, FileVersion) or (run.format == MINDSPORE and is_own):
+                continue
+            if run.format == MINDSPORE or LINEAGE not in archives:
+                take_carried(event, take, LINEAGE)
+        if run.format == TENSORBOARD or run.role == CONVERT:
+            for item in lineage_items(kept, run.format):
+                take(*item)
+
+
+class _Payloads:
+    """A decoder that keeps the last payload."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+        self.last = b""
+
+    def decode(self, payload: bytes) -> Event:
+        self.last = payload
+        return self._decoder.decode(payload)
+
+
+def _events(file: LogFile, decoder: Decoder, reading: RunReading) -> Iterator[Event]:
+    with EventFileReader(file.path, decoder) as reader:
+        for item in reader:
+            if isinstance(item, Event):
+                yield item
+            else:
+                reading.note(item, file.path)
+
+
+def _read_archive(
+    archives: dict[str, str], source: str, take: Take, reading: RunReading
+) -> Iterator[tuple[Place, Event]]:
+    """Yields originals with their places; a record that is neither, or stands where it should not, is a difference."""
+    if source not in archives:
+        return
+    path = archives[source]
+    place: Place | None = None
+    is_first = True
+    for item in EventFileReader(path, make_decoder(source)):
+        if not isinstance(item, Event):
+            reading.note(item, path)
+            continue
+        found = Place.decode(item.content.version) if isinstance(item.content, FileVersion) else None
+        if is_first:
+            is_right = found is None and isinstance(item.content, FileVersion)
+        else:
+            is_right = (found is None) != (place is None)
+        if not is_right:
+            take(("archive record", source, ""), item.step, item.wall_time, b"")
+        elif place is not None:
+            yield place, item
+        place, is_first = found, False
+
+
+class _Standing:
+    """Finds for each event of an output the original that it stands for.
+
+    Both are in one order, and checksums tell them; so one that is missing, doubled or changed costs no other its
+    original.
+
+    Args:
+        archive: Originals with their places.
+        source: Their format.
+        orphans: As for `read_output`.
+    """
+
+    def __init__(self, archive: Iterable[tuple[Place, Event]], source: str, orphans: dict[Key, int]) -> None:
+        self.source = source
+        self._orphans = orphans
+        self._archive = iter(archive)
+        self._ahead: deque[tuple[Place, Event]] = deque()
+        self._marks: Counter[int] = Counter()
+        self._number = 0
+
+    def match(self, mark: int) -> tuple[list[Event], tuple[Place, Event] | None]:
+        """Takes the next event of the output; returns originals that stand before it, and the one it stands for."""
+        self._fill()
+        before: list[Event] = []
+        while self._ahead and not self._ahead[0][0].replaces and self._ahead[0][0].number <= self._number:
+            before.append(self._pop()[1])
+            self._fill()
+        self._number += 1
+        if not self._marks[mark]:
+            return before, None
+        while self._ahead[0][0].mark != mark:
+            before += self._without_event(*self._pop())
+        place = self._ahead[0][0]
+        self._number = place.number
+        return before, self._pop() if place.replaces else None
+
+    def rest(self) -> Iterator[Event]:
+        """Yields the originals behind the last event that nothing stands for."""
+        self._fill()
+        while self._ahead:
+            yield from self._without_event(*self._pop())
+            self._fill()
+
+    def _without_event(self, place: Place, original: Event) -> Iterator[Event]:
+        """Yields an original that counts though no event stands for it."""
+        if not place.replaces:
+            yield original
+            return
+
+        def note(key: Key, step: int, wall_time: float, fingerprint: bytes | None) -> None:
+            self._orphans.setdefault(key, step)
+
+        take_carried(original, note, self.source)
+
+    def _fill(self) -> None:
+        while len(self._ahead) < _AHEAD and (entry := next(self._archive, None)) is not None:
+            self._ahead.append(entry)
+            self._marks[entry[0].mark] += 1
+
+    def _pop(self) -> tuple[Place, Event]:
+        entry = self._ahead.popleft()
+        self._marks[entry[0].mark] -= 1
+        if not self._marks[entry[0].mark]:
+            del self._marks[entry[0].mark]
+        return entry
+
+
+# ------------------------------------------------------------------ files
+
+
+class FileChange(msgspec.Struct, frozen=True):
+    """An output file that is not what was written."""
+
+    name: str
+    reason: str
+
+
+def changed_files(directory: str, known: RunState) -> list[FileChange]:
+    """Returns the files of an output whose bytes are not those that the conversion wrote, archives included."""
+    files = [*known.outputs]
+    files += [
+        OutputState(archive_name(s), end, "", known.archive_checksums.get(s)) for s, end in known.archives.items()
+    ]
+    if known.lineage:
+        files.append(OutputState(known.lineage, -1, "", known.lineage_checksum))
+    changes = []
+    for file in files:
+        if file.offset and (reason := _change(os.path.join(directory, file.name), file)):
+            changes.append(FileChange(file.name, reason))
+    return changes
+
+
+def _change(path: str, file: OutputState) -> str:
+    checksum, left = 0, file.offset
+    try:
+        with open(path, "rb", buffering=0) as stream:
+            while left and (chunk := stream.read(CHUNK_BYTES if left < 0 else min(left, CHUNK_BYTES))):
+                checksum = crc32c(chunk, checksum)
+                left -= len(chunk) if left > 0 else 0
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+    if left > 0:
+        return f"is {left} bytes shorter than what was written"
+    is_known = file.checksum is not None
+    return "its bytes are not those that were written" if is_known and checksum != file.checksum else ""
