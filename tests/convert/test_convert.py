@@ -815,7 +815,8 @@ def test_no_archive_keeps_none_and_still_counts(tmp_path: Path) -> None:
     assert {loss.kind: loss.count for loss in run.losses} == {"graph": 1, "tensor": 1}
     assert run.archived == 0
     assert [path for path in contents(tmp_path / "tb") if "archive" in path] == []
-    assert not verify_logdirs(str(tmp_path / "ms"), str(tmp_path / "tb")).is_equal
+    report = verify_logdirs(str(tmp_path / "ms"), str(tmp_path / "tb"))
+    assert (report.is_equal, report.options, report.runs[0].points) == (True, "--no-archive", 0)
 
 
 # --- where sources and destinations lie

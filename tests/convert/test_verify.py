@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ms_summary_bridge.convert.logdir import convert_logdir
+from ms_summary_bridge.convert.state import STATE_NAME, load_state, save_state
 from ms_summary_bridge.convert.task import ConvertOptions
 from ms_summary_bridge.convert.verify import Difference, verify_logdirs
 from ms_summary_bridge.errors import NoEventsError
@@ -140,8 +141,8 @@ def test_without_archives_what_they_held_is_one_sided(tmp_path: Path) -> None:
     convert_logdir(str(tmp_path / "ms"), str(tmp_path / "tb"))
     assert compare(tmp_path / "ms", tmp_path / "tb") == []
     (tmp_path / "tb" / archive_name("mindspore")).unlink()
-    (difference,) = compare(tmp_path / "ms", tmp_path / "tb")
-    assert (difference.kind, difference.tag, difference.detail) == ("tensor", "t", "only in A")
+    rows = [(row.kind, row.tag, row.detail) for row in compare(tmp_path / "ms", tmp_path / "tb")]
+    assert rows == [("file_version", "mindspore", "only in A"), ("tensor", "t", "only in A")]
 
 
 def remove_last_record(path: Path) -> None:
@@ -166,15 +167,36 @@ def test_harm_to_an_archive_is_found(tmp_path: Path, harm: Callable[[Path], None
     assert (difference.points_a, difference.points_b) == (3, 2)
 
 
-@pytest.mark.parametrize(
-    "options", [ConvertOptions(on_restart="latest"), ConvertOptions(tags="^loss"), ConvertOptions(keep_archive=False)]
-)
-def test_options_that_leave_something_out_are_a_difference(tmp_path: Path, options: ConvertOptions) -> None:
+OPTIONS = {
+    "--on-restart latest": ConvertOptions(on_restart="latest"),
+    "--tags '^loss'": ConvertOptions(tags="^loss"),
+    "--no-archive": ConvertOptions(keep_archive=False),
+}
+
+
+@pytest.mark.parametrize("said", OPTIONS)
+def test_what_options_leave_out_is_not_missed_but_said(tmp_path: Path, said: str) -> None:
     write_summary(tmp_path / "ms", [event(s, ("loss", scalar(s)), ("t", tensor([s]))) for s in range(5)])
-    again = [event(s, ("loss", scalar(s + 1)), ("t", tensor([s]))) for s in range(3, 6)]
+    again = [event(s, ("loss", scalar(s + 1)), ("t", tensor([s])), wall_time=START + 1000.0 + s) for s in range(3, 6)]
     write_summary(tmp_path / "ms", again, seconds=START + 1000)
-    convert_logdir(str(tmp_path / "ms"), str(tmp_path / "tb"), options=options)
+    convert_logdir(str(tmp_path / "ms"), str(tmp_path / "tb"), options=OPTIONS[said])
+    report = verify_logdirs(str(tmp_path / "ms"), str(tmp_path / "tb"))
+    assert (report.is_equal, report.options) == (True, said)
+    assert report.runs[0].points == {"--tags '^loss'": 8, "--no-archive": 8, "--on-restart latest": 12}[said]
+    (tmp_path / "tb" / STATE_NAME).unlink()
     assert compare(tmp_path / "ms", tmp_path / "tb") != []
+
+
+def test_what_latest_left_out_must_have_been_replaced(tmp_path: Path) -> None:
+    write_summary(tmp_path / "ms", [event(s, ("loss", scalar(s)), ("lr", scalar(s))) for s in range(5)])
+    convert_logdir(str(tmp_path / "ms"), str(tmp_path / "tb"), options=OPTIONS["--on-restart latest"])
+    state = load_state(str(tmp_path / "tb"))
+    (path,) = state.runs["."].files
+    end = state.runs["."].files[path].offset
+    state.runs["."].superseded = [(path, 0, end, "scalar", "lr", 3)]
+    save_state(str(tmp_path / "tb"), state)
+    (difference,) = compare(tmp_path / "ms", tmp_path / "tb")
+    assert (difference.kind, difference.tag) == ("scalar", "lr")
 
 
 def test_restarts_are_equal_after_conversion(tmp_path: Path) -> None:
