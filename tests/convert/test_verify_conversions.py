@@ -129,11 +129,12 @@ def test_a_mixed_tree(tmp_path: Path, to: str) -> None:
 
 
 def test_a_run_below_both_sides(tmp_path: Path) -> None:
-    for name in ("one", "two"):
+    for name in ("a/one", "a/two", "b"):
         MINDSPORE_LOGS["every kind under one tag"](tmp_path / "source" / name)
     options = ConvertOptions(keep_archive=False)
     convert_logdir(str(tmp_path / "source"), str(tmp_path / "output"), options=options)
-    assert_equal(tmp_path / "source" / "two", tmp_path / "output" / "two")
+    for part in ("a", "a/two", "b"):
+        assert_equal(tmp_path / "source" / part, tmp_path / "output" / part)
 
 
 def test_turns_beyond_what_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

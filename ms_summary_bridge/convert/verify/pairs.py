@@ -77,8 +77,10 @@ class _Side:
         """Returns what was converted into this side, if another side lies in it."""
         if not self.state.source or is_url(self.state.source) or is_url(source.path):
             return None
-        home, path = os.path.realpath(self.state.source), os.path.realpath(source.path)
-        return source.path if home == path else home if os.path.commonpath([home, path]) == home else None
+        home, path = self.state.source, os.path.abspath(source.path)
+        if os.path.realpath(home) == os.path.realpath(path):
+            return source.path
+        return home if os.path.commonpath([home, path]) == home else None
 
     def likelihood(self, source: _Side) -> int:
         """Returns how much speaks for it that this side was converted from another; 0 where it cannot be."""
