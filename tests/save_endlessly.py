@@ -1,13 +1,14 @@
 """Saves checkpoints without pause until it is killed; says each one that is saved.
 
-Usage: python tests/save_endlessly.py DIRECTORY SEED [--mindspore]
+Usage: python tests/save_endlessly.py DIRECTORY SEED [--mindspore] [--place] [--anew]
 
 A checkpoint holds its step many times over, so that a torn or mixed one is seen. What is said are lines of JSON: at the
 start `start`, the last step and the best one; before a save `begin`, its step and value; after it `done`, step, value,
 and the best step and value.
 
 With `--mindspore` MindSpore writes the files, of a cell with an optimizer, and first of all those that are there are
-loaded: `loaded` and their steps.
+loaded: `loaded` and their steps. With `--place` the directory is one that no other process has, which `place` says.
+With `--anew` each process begins from scratch.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from ms_summary_bridge.monitor.checkpoints.checkpoint_files import CheckpointFiles, read_state
+from ms_summary_bridge.monitor.checkpoints.checkpoint_place import CheckpointPlace
+from ms_summary_bridge.training.distributed import find_place
 
 LINES = 20_000
 
@@ -82,8 +85,21 @@ def main() -> None:
     if "--mindspore" in sys.argv:
         make = write_with_mindspore()
         say("loaded", load_all(directory))
+    if "--place" in sys.argv:
+        place = CheckpointPlace(str(directory), find_place())
+        say("place", place.directory, place.user)
+        directory = Path(place.directory)
+        rank = find_place()
+        directory = directory if rank.ranks == 1 else directory / f"rank_{rank.rank}"
     rng = random.Random(seed)
-    files = CheckpointFiles(str(directory), monitor="loss", mode="min", keep=2, warn=lambda text: say("warning", text))
+    files = CheckpointFiles(
+        str(directory),
+        monitor="loss",
+        mode="min",
+        keep=2,
+        warn=lambda text: say("warning", text),
+        goes_on=(lambda state: False) if "--anew" in sys.argv else None,
+    )
     say("start", files.last and files.last.step, files.best and [files.best.step, files.best.value])
     step = files.last.step if files.last else 0
     while True:

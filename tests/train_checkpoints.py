@@ -1,8 +1,10 @@
 """Trains a small network with SaveBestCheckpoint in many ways, and says what became of it.
 
 Usage: python tests/train_checkpoints.py BASE
+       python tests/train_checkpoints.py --sweep SEED
 
-Each training writes to BASE/<name>; BASE/result.json is by the same names.
+Each training writes to BASE/<name>; BASE/result.json is by the same names. With --sweep there is one
+training with the default directory, which says `waiting` before its first step and goes on at a line from its input.
 """
 
 from __future__ import annotations
@@ -101,6 +103,16 @@ class FullDisk(Callback):
         raise OSError(28, "No space left on device", path)
 
 
+class Deeper(nn.Cell):
+    """The network with one more layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.Dense(3, 2)
+        self.weight, self.bias = layer.weight, layer.bias
+        self.extra = nn.Dense(2, 2)
+
+
 def weights_of(cell: Any) -> list[float]:
     """Returns all numbers of a cell that training changes, with the optimizer's."""
     return [float(number) for _, values in sorted(cell.parameters_dict().items()) for number in values.asnumpy().flat]
@@ -114,11 +126,11 @@ def dataset(seed: int = 0) -> NumpySlicesDataset:
     return NumpySlicesDataset((x, labels), shuffle=False, num_parallel_workers=1).batch(BATCH)
 
 
-def make_model() -> tuple[Model, nn.Cell, nn.Cell]:
+def make_model(*, seed: int = 1, rate: float = 0.05) -> tuple[Model, nn.Cell, nn.Cell]:
     """Returns a model, its network and its optimizer."""
-    mindspore.set_seed(1)
+    mindspore.set_seed(seed)
     network = nn.Dense(3, 2)
-    optimizer = nn.Adam(network.trainable_params(), 0.05)
+    optimizer = nn.Adam(network.trainable_params(), rate)
     loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
     return Model(network, loss, optimizer, metrics={"accuracy": Accuracy()}), network, optimizer
 
@@ -160,6 +172,74 @@ def steps_and_restart(base: Path) -> dict[str, Any]:
         "best weight": [float(number) for number in best_network.weight.asnumpy().flat],
         "second": shown(again, directory),
         "second losses": more.losses,
+    }
+
+
+def losses_of(epochs: int, *, seed: int = 1, rate: float = 0.05, **options: Any) -> dict[str, Any]:
+    """Trains from scratch with checkpoints each 4 steps; returns what the callback has, and its directory."""
+    model, network, optimizer = make_model(seed=seed, rate=rate)
+    load = options.pop("load", None)
+    if load is not None:
+        load(network, optimizer)
+    more = {name: options.pop(name) for name in ("initial_epoch",) if name in options}
+    saver = SaveBestCheckpoint(save_checkpoint_steps=4, keep_checkpoint_max=3, **options)
+    callbacks = [Losses(), saver]
+    model.train(epochs, dataset(), callbacks=callbacks, dataset_sink_mode=False, **more)
+    return {"directory": saver.directory, **shown(saver, Path(saver.directory))}
+
+
+def rerun(base: Path) -> dict[str, Any]:
+    """The same script once more, from scratch and with worse settings; then a third time, and a resume of the third."""
+    directory = base / "rerun"
+    answer: dict[str, Any] = {"first": losses_of(2, directory=directory)}
+    answer["second"] = losses_of(1, rate=0.0001, directory=directory)
+    earlier = directory / "checkpoints.earlier-1.json"
+    answer["best"] = SaveBestCheckpoint.load_best(directory, nn.Dense(3, 2)).value
+    answer["earlier"] = [
+        load(earlier, nn.Dense(3, 2)).step for load in (SaveBestCheckpoint.load_best, SaveBestCheckpoint.load_last)
+    ]
+    answer["third"] = losses_of(1, seed=2, rate=0.0001, directory=directory)
+    return answer
+
+
+def resumes(base: Path) -> dict[str, Any]:
+    """Ways in which a training goes on from a checkpoint, each behind 8 steps in a directory of its own."""
+
+    def ours(directory: Path) -> Callable[..., object]:
+        return lambda network, optimizer: SaveBestCheckpoint.load_last(directory, network, optimizer)
+
+    def weights_alone(directory: Path) -> Callable[..., object]:
+        file = str(directory / "checkpoint_step_4.ckpt")
+        return lambda network, optimizer: mindspore.load_param_into_net(network, mindspore.load_checkpoint(file))
+
+    answer = {}
+    for name, load in (("ours", ours), ("weights alone", weights_alone), ("initial epoch", None)):
+        directory = base / f"resume {name}"
+        losses_of(1, directory=directory)
+        options: dict[str, Any] = {"initial_epoch": 1} if load is None else {"load": load(directory)}
+        answer[name] = losses_of(2, directory=directory, **options)
+    model, _, _ = make_model()
+    saver = SaveBestCheckpoint(directory=base / "called twice", save_checkpoint_steps=4)
+    for _ in range(2):
+        model.train(1, dataset(), callbacks=[saver], dataset_sink_mode=False)
+    answer["called twice"] = shown(saver, base / "called twice")
+    again = SaveBestCheckpoint(directory=base / "called twice", save_checkpoint_steps=4)
+    model.train(1, dataset(), callbacks=[again], dataset_sink_mode=False)
+    answer["another callback"] = shown(again, base / "called twice")
+    return answer
+
+
+def in_turn(base: Path) -> dict[str, Any]:
+    """Two models of one process are trained in turn, each with a callback of its own and the same directory."""
+    directory = base / "in_turn"
+    models = [make_model(seed=seed)[0] for seed in (1, 2)]
+    savers = [SaveBestCheckpoint(directory=directory) for _ in models]
+    for _ in range(3):
+        for model, saver in zip(models, savers, strict=True):
+            model.train(1, dataset(), callbacks=[saver], dataset_sink_mode=False)
+    return {
+        "directories": [saver.directory for saver in savers],
+        "files": [shown(saver, Path(saver.directory)) for saver in savers],
     }
 
 
@@ -276,19 +356,62 @@ def refused(base: Path) -> dict[str, str]:
         "monitor": why(lambda: SaveBestCheckpoint("accuracy")),
         "nothing": why(lambda: SaveBestCheckpoint.load_best(base / "nothing")),
         "other shape": why(lambda: SaveBestCheckpoint.load_last(base / "restart", nn.Dense(5, 5))),
+        "one more": why(lambda: SaveBestCheckpoint.load_best(base / "restart", Deeper())),
         "other names": why(lambda: SaveBestCheckpoint.load_last(base / "restart", nn.SequentialCell(nn.Dense(1, 1)))),
+    }
+
+
+class Waiting(Callback):
+    """Waits before the first step."""
+
+    def on_train_step_begin(self, run_context: Any) -> None:
+        """Waits."""
+        if run_context.original_args().cur_step_num == 1:
+            print("waiting", flush=True)
+            sys.stdin.readline()
+
+
+def sweep(seed: int) -> dict[str, Any]:
+    """One training of a sweep, all of which are started from the same directory."""
+    said = Said()
+    model, _, _ = make_model(seed=seed)
+    saver = SaveBestCheckpoint(save_checkpoint_steps=1, keep_checkpoint_max=2)
+    model.train(2, dataset(seed), callbacks=[saver, Waiting()], dataset_sink_mode=False)
+    directory = Path(saver.directory)
+    best, last = (
+        load(directory, nn.Dense(3, 2)) for load in (SaveBestCheckpoint.load_best, SaveBestCheckpoint.load_last)
+    )
+    return {
+        "directory": saver.directory,
+        "loaded": [best.value, last.step],
+        **shown(saver, directory),
+        "log": said.lines,
     }
 
 
 def main() -> None:
     """Trains in every way."""
-    base = Path(sys.argv[1])
-    said = Said()
     mindspore.set_device("CPU")
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+    if sys.argv[1] == "--sweep":
+        print(json.dumps(sweep(int(sys.argv[2]))))
+        return
+    base = Path(sys.argv[1])
+    said = Said()
     result: dict[str, Any] = {}
     for scenario in (
-        *(steps_and_restart, fit, no_number, full_disk, no_directory, of_a_rank, unknown_metric),
+        *(
+            steps_and_restart,
+            rerun,
+            resumes,
+            in_turn,
+            fit,
+            no_number,
+            full_disk,
+            no_directory,
+            of_a_rank,
+            unknown_metric,
+        ),
         *(configured, configured_keys, refused),
     ):
         said.lines.clear()

@@ -11,66 +11,21 @@ slower.
 from __future__ import annotations
 
 import logging
+import os
 import re
 from typing import Any, Final
 
-import mindspore
-from mindspore import nn, ops
+from mindspore import nn
 
+from ms_summary_bridge.callback.gradient_cells import find_places
+from ms_summary_bridge.callback.gradient_recorder import put_recorder
 from ms_summary_bridge.errors import UsageError
 
 __all__ = ["GradientSummary"]
 
 _LOG: Final = logging.getLogger("ms_summary_bridge")
-_TAG: Final = "gradient/"
-_NORM: Final = "gradient/global_norm"
 _RECORDING: Final = "_with_gradients"  # behind the cell's phase, which is part of a compiled graph's key
-_SEAMS: Final = ("grad_reducer", "optimizer")  # what a one-step cell calls with all gradients, the better one first
-
-
-class _GradientRecorder(nn.Cell):
-    """Stands where all gradients of a step pass, and hands them to summary operators.
-
-    Args:
-        inner: The cell whose place this one takes.
-        optimizer: Knows the order of the gradients, and by what they are still to be divided.
-        chosen: Which gradients get a histogram.
-        is_before: Whether the gradients are looked at before `inner` gets them; else what it returns.
-    """
-
-    def __init__(self, inner: nn.Cell, optimizer: Any, chosen: list[int], *, is_before: bool) -> None:
-        super().__init__(auto_prefix=False)
-        self.inner = inner
-        self.is_before = is_before
-        self.chosen = tuple(chosen)
-        self.tags = tuple(f"{_TAG}{optimizer.parameters[index].name}" for index in chosen)
-        # With a fixed loss scale the gradients are scaled until the optimizer divides them itself.
-        self.factor = 1.0 / float(getattr(optimizer, "loss_scale", 1.0))
-        self.histogram = ops.HistogramSummary()
-        self.scalar = ops.ScalarSummary()
-        self.is_recording = True
-
-    def construct(self, gradients: Any) -> Any:
-        """Returns what the inner cell returns."""
-        if self.is_before:
-            if self.is_recording:
-                self.record(gradients)
-            return self.inner(gradients)
-        gradients = self.inner(gradients)
-        if self.is_recording:
-            self.record(gradients)
-        return gradients
-
-    def record(self, gradients: Any) -> None:
-        """Leaves the chosen gradients and the norm over all of them for whoever collects."""
-        squares = mindspore.Tensor(0.0, mindspore.float32)
-        for index in range(len(gradients)):
-            values = gradients[index].astype(mindspore.float32) * self.factor
-            squares = squares + ops.square(values).sum()
-            for place in range(len(self.chosen)):
-                if self.chosen[place] == index:
-                    self.histogram(self.tags[place], values)
-        self.scalar(_NORM, ops.sqrt(squares))
+_CACHE: Final = "MS_COMPILER_CACHE_ENABLE"  # MindSpore's switch to use graphs that an earlier process compiled
 
 
 class _Schedule:
@@ -110,38 +65,56 @@ class _Schedule:
 class GradientSummary(nn.Cell):
     """A one-step training cell that records histograms of gradients and their global norm.
 
-    It trains exactly as the cell inside does and returns what that one returns. What is recorded are the gradients
-    without loss scale, averaged over the ranks where the cell does that, before any clipping. The values go through
-    MindSpore's summary operators, so SummaryBridge (and SummaryCollector) collect them: histograms
-    `gradient/<parameter>` and the scalar `gradient/global_norm`, over all parameters that the optimizer has.
+    It trains exactly as the cell inside does and returns what that one returns. What is recorded are the gradients as
+    they are made, of this rank's batch, whatever the cell does with them then: before they are averaged over ranks and
+    before any clipping, and divided by the sens, which is the loss scale. The values go through MindSpore's summary
+    operators, so SummaryBridge (and SummaryCollector) collect them: histograms `gradient/<parameter>` and the scalar
+    `gradient/global_norm`, over all parameters that the optimizer has.
 
     In graph mode a second graph is compiled at the first step that is not recorded; the steps between cost nothing
-    more. In data sink mode, where MindSpore compiles this cell into another, every step records. Sparse gradients (an
-    embedding's, with `sparse=True`) cannot be recorded: there is one warning, and the training goes on without.
+    more. In data sink mode, where MindSpore compiles this cell into another, every step records. What shows only in the
+    first step (sparse gradients, as of an embedding with `sparse=True`; a sens of several numbers) gets one warning,
+    and the training goes on without.
 
     Args:
         network: A network that returns the loss, with `optimizer`. Or a one-step training cell without: it has the
-            attributes `network` and `optimizer` and calls `grad_reducer` or `optimizer` with all gradients, as
-            `nn.TrainOneStepCell`, `nn.TrainOneStepWithLossScaleCell` and MindFormers' cells do.
+            attribute `optimizer` and another one that makes the gradients, once in a step: an `ops.GradOperation` with
+            `get_by_list`, or what `mindspore.value_and_grad` returns. `nn.TrainOneStepCell`,
+            `nn.TrainOneStepWithLossScaleCell` and MindFormers' cells are such.
         optimizer: Any of MindSpore's, of which a `nn.TrainOneStepCell` is made.
         pattern: Regular expression, matched from the beginning of a parameter's name: these get a histogram. None for
             the norm alone.
         every: Record the first step and each that reaches a multiple of this. None for each one that SummaryBridge
             collects (its `collect_freq`), or for all steps where it is not there.
+        loss_scale: By what the gradients are scaled where they are made, for a cell that does not say it by its sens:
+            a number, a parameter, or a loss scaler of `mindspore.amp`.
 
     Raises:
-        UsageError: `network` is no training cell, or the pattern is wrong or matches no parameter.
+        UsageError: `network` is no training cell, its gradients or their scale cannot be known, or the pattern is
+            wrong or matches no parameter.
 
     Example:
-        `model = Model(GradientSummary(nn.WithLossCell(net, loss), optimizer, pattern=".*weight"))`
+        `model = Model(GradientSummary(nn.WithLossCell(net, loss), optimizer, pattern=".*weight"))`; for a cell that
+        multiplies its loss by a `mindspore.amp.DynamicLossScaler`: `GradientSummary(cell, loss_scale=cell.loss_scaler)`
     """
 
     phase: str
 
     def __init__(
-        self, network: nn.Cell, optimizer: Any = None, *, pattern: str | None = ".*", every: int | None = None
+        self,
+        network: nn.Cell,
+        optimizer: Any = None,
+        *,
+        pattern: str | None = ".*",
+        every: int | None = None,
+        loss_scale: Any = None,
     ) -> None:
         super().__init__(auto_prefix=False)
+        if not isinstance(network, nn.Cell):
+            raise UsageError(
+                f"GradientSummary: {network!r} is not a cell: give a network that returns the loss, and an optimizer, "
+                "or a cell whose construct trains one step"
+            )
         if every is not None and every < 1:
             raise UsageError(f"GradientSummary: every is a positive number of steps, got {every}")
         cell = network if optimizer is None else nn.TrainOneStepCell(network, optimizer)
@@ -154,11 +127,10 @@ class GradientSummary(nn.Cell):
         self.train_cell = cell
         self.network = cell.network if hasattr(cell, "network") else cell
         self.optimizer = found
-        seam = next(name for name in _SEAMS if isinstance(getattr(cell, name, None), nn.Cell))
-        self.recorder = _GradientRecorder(
-            getattr(cell, seam), found, _choose(found, pattern), is_before=seam == "optimizer"
-        )
-        setattr(cell, seam, self.recorder)
+        chosen = _choose(found, pattern)
+        places = find_places(cell, found, is_scale_known=loss_scale is not None)
+        scale = getattr(loss_scale, "scale_value", loss_scale)  # of a loss scaler
+        self._recorders = [put_recorder(place, found, chosen, scale) for place in places]
         self._schedule = _Schedule(every)
         self._has_recorded = False
 
@@ -183,8 +155,6 @@ class GradientSummary(nn.Cell):
             return self._train(inputs, named, is_recording=True)
         try:
             outputs = self._train(inputs, named, is_recording=True)
-            self._has_recorded = True
-            return outputs
         except Exception as error:
             # A cell that compiles alone and not with the operators: if the fault is another one, it comes again.
             self._schedule.has_failed = True
@@ -195,18 +165,40 @@ class GradientSummary(nn.Cell):
                 reason,
             )
             return self._train(inputs, named, is_recording=False)
+        self._has_recorded = True
+        self._schedule.has_failed = not self._can_record()
+        return outputs
+
+    def _can_record(self) -> bool:
+        """Whether the first step that should have recorded has; says so if it did not even get there."""
+        judges = [recorder.judge for recorder in self._recorders]
+        asked = [judge for judge in judges if judge.was_asked]
+        if asked:
+            return not all(judge.has_refused for judge in asked)
+        if os.environ.get(_CACHE) == "1":  # then nobody is asked, because nothing was compiled
+            return True
+        _LOG.warning(
+            "GradientSummary: gradients cannot be recorded, training goes on without: "
+            "%s took them elsewhere than by %s",
+            type(self.train_cell).__name__,
+            " or ".join(judge.place for judge in judges),
+        )
+        return False
 
     def _train(self, inputs: tuple[Any, ...], named: dict[str, Any], *, is_recording: bool) -> Any:
         # The phase stays as it is after the step: by it the collector finds the graph that was compiled.
         phase = self.phase.removesuffix(_RECORDING) + (_RECORDING if is_recording else "")
         if phase != self.phase:
             self.phase = phase
-        state = self.recorder.__dict__
-        state["is_recording"] = is_recording
+        self._set_recording(is_recording)
         try:
             return super().__call__(*inputs, **named)
         finally:
-            state["is_recording"] = True  # for a cell around this one, which compiles it inside
+            self._set_recording(True)  # for a cell around this one, which compiles it inside
+
+    def _set_recording(self, is_recording: bool) -> None:
+        for recorder in self._recorders:
+            recorder.__dict__["is_recording"] = is_recording
 
 
 def _choose(optimizer: Any, pattern: str | None) -> list[int]:

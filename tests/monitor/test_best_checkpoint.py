@@ -21,10 +21,11 @@ from tests.monitor_run import strict_lines
 pytestmark = pytest.mark.mindspore
 
 STATE = "checkpoints.json"
+LOCK = ".in_use"
 
 
 def files(*steps: int) -> list[str]:
-    return sorted([*{f"checkpoint_step_{step}.ckpt" for step in steps}, STATE])
+    return sorted([*{f"checkpoint_step_{step}.ckpt" for step in steps}, STATE, LOCK])
 
 
 def mean(losses: list[float]) -> Any:
@@ -126,8 +127,8 @@ def test_a_directory_that_cannot_be_made_is_said_once_and_the_training_goes_on(r
 
 def test_each_rank_has_a_directory(result: dict[str, Any], base: Path) -> None:
     answer = result["of_a_rank"]
-    assert os.listdir(base / "of_a_rank") == ["rank_1"]
-    assert sorted(os.listdir(base / "of_a_rank" / "rank_1")) == files(8)
+    assert sorted(os.listdir(base / "of_a_rank")) == [LOCK, "rank_1"]
+    assert [LOCK, *sorted(os.listdir(base / "of_a_rank" / "rank_1"))] == files(8)
     assert answer["loaded step"] == 8
 
 
@@ -162,4 +163,47 @@ def test_what_has_no_meaning_or_is_not_there_is_said(result: dict[str, Any]) -> 
     assert answer["monitor"] == "SaveBestCheckpoint: monitor is `loss` or `eval/<metric>`, got 'accuracy'"
     assert answer["nothing"] == "BASE/nothing: there is no best checkpoint"
     assert "ckpt does not fit Dense: " in answer["other shape"]
-    assert answer["other names"].endswith("ckpt does not fit SequentialCell: it has none of its 2 parameters")
+    assert answer["other shape"].endswith(
+        "Dense: weight is (2, 3) there and (5, 5) here, bias is (2,) there and (5,) here"
+    )
+    assert answer["other names"].endswith("SequentialCell: it has none of its 2 parameters: 0.weight, 0.bias")
+    assert answer["one more"].endswith("Deeper: it does not have extra.weight, extra.bias")
+
+
+def test_a_rerun_from_scratch_gets_a_best_of_its_own_and_says_what_stands_there(
+    result: dict[str, Any], base: Path
+) -> None:
+    answer = result["rerun"]
+    first, second, third = answer["first"], answer["second"], answer["third"]
+    assert second["best"][2] > first["best"][2]  # worse settings
+    assert answer["best"] == second["best"][2]
+    assert second["last"][0] == 8  # steps count from 1 again
+    assert answer["earlier"] == [first["best"][0], first["last"][0]]
+    kept = {file for file in first["files"] if f"_{first['best'][0]}." in file or f"_{first['last'][0]}." in file}
+    assert kept < set(second["files"])
+    assert third["best"][0] <= 8
+    assert {"checkpoints.earlier-1.json", "checkpoints.earlier-2.json", *kept} < set(third["files"])
+    one, two = answer["log"]
+    assert one.startswith("SaveBestCheckpoint: BASE/rerun has checkpoints of an earlier training (best: ")
+    assert f"checkpoint_step_{first['best'][0]}.ckpt of 20" in one
+    assert f"loss {first['best'][2]:.6g}; last: checkpoint_step_{first['last'][0]}.ckpt of 20" in one
+    assert one.endswith("load_best and load_last take BASE/rerun/checkpoints.earlier-1.json")
+    assert two.endswith("load_best and load_last take BASE/rerun/checkpoints.earlier-2.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "begins_at"),
+    [("ours", 8), ("weights alone", 4), ("initial epoch", 8), ("called twice", 8), ("another callback", 16)],
+)
+def test_a_training_that_goes_on_is_told_from_a_rerun(result: dict[str, Any], name: str, begins_at: int) -> None:
+    answer = result["resumes"]
+    steps = {"ours": 16, "weights alone": 16}.get(name, 8)
+    assert answer[name]["last"][0] == begins_at + steps
+    assert not any("earlier" in file for file in answer[name]["files"])
+    assert answer["log"] == []
+
+
+def test_two_models_trained_in_turn_get_a_directory_each(result: dict[str, Any], base: Path) -> None:
+    answer = result["in_turn"]
+    assert sorted(answer["directories"]) == [str(base / "in_turn"), str(base / "in_turn_2")]
+    assert [each["last"][0] for each in answer["files"]] == [16, 24]

@@ -383,6 +383,73 @@ def assert_whole(path: Path, step: int) -> None:
     assert lines[0].startswith(f"{step} ")
 
 
+def test_a_rerun_that_ends_between_any_two_operations_loses_no_best(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an earlier training has is set aside; the process ends before the n-th operation of that, for every n."""
+    ends = 0
+    for place in range(200):
+        directory = tmp_path / str(place)
+        files = open_files(directory, keep=3)
+        for step, value in ((1, 0.1), (2, 0.3), (3, 0.2)):
+            save(files, step, value)
+        with monkeypatch.context() as patch:
+            end_at(patch, place)
+            try:
+                begin_anew(directory)
+                is_done = True
+            except Killed:
+                is_done = False
+                ends += 1
+        again = begin_anew(directory) if read_state(str(directory)) is not None else open_files(directory)
+        assert (again.best, again.last) == (None, None)
+        for step in (1, 2, 3, 4):
+            save(again, step, step / 10 + 1)
+        assert shown(directory) == (1, [2, 3, 4])
+        earlier = read_state(str(directory), "checkpoints.earlier-1.json")
+        assert earlier is not None
+        assert earlier.best is not None
+        assert (earlier.best.step, [checkpoint.step for checkpoint in earlier.last]) == (1, [3])
+        for checkpoint in (earlier.best, *earlier.last):
+            assert (directory / checkpoint.file).read_text() == f"step {checkpoint.step}"
+        assert "checkpoints.earlier-2.json" not in names(directory)
+        if is_done:
+            break
+    assert is_done
+    assert ends > 10
+
+
+def begin_anew(directory: Path) -> CheckpointFiles:
+    return CheckpointFiles(
+        str(directory), monitor="loss", mode="min", keep=3, warn=pytest.fail, goes_on=lambda state: False
+    )
+
+
+def test_earlier_trainings_that_cannot_be_read_lose_nothing(tmp_path: Path) -> None:
+    save(open_files(tmp_path), 1, 1.0)
+    begin_anew(tmp_path)
+    (tmp_path / "checkpoints.earlier-1.json").write_text("{")
+    files = open_files(tmp_path, keep=1)
+    for step in (2, 3, 4):
+        save(files, step, 4.0 - step)
+    assert {"checkpoint_step_1.ckpt", "checkpoint_step_4.ckpt", STATE_NAME} < set(names(tmp_path))
+    assert "checkpoint_step_2.ckpt" not in names(tmp_path)
+
+
+def test_a_rerun_with_another_monitor_keeps_the_best_of_the_one_before(tmp_path: Path) -> None:
+    files = open_files(tmp_path)
+    for step, value in ((1, 0.1), (2, 0.3)):
+        save(files, step, value)
+    again = CheckpointFiles(
+        str(tmp_path), monitor="eval/accuracy", mode="max", keep=3, warn=pytest.fail, goes_on=lambda state: False
+    )
+    save(again, 3, 0.5)
+    earlier = read_state(str(tmp_path), "checkpoints.earlier-1.json")
+    assert earlier is not None
+    assert earlier.best is not None
+    assert (earlier.monitor, earlier.best.step) == ("loss", 1)
+
+
 # ------------------------------------------------------------------ the monitored value
 
 

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import mindspore
 from mindspore.train.callback import Callback
 
 from ms_summary_bridge.callback.bridge import SummaryBridge
-from ms_summary_bridge.errors import LogdirError, UsageError
+from ms_summary_bridge.errors import UsageError
 from ms_summary_bridge.files.arguments import check_path
 from ms_summary_bridge.monitor.callback import MindSporeTransformersMonitor
-from ms_summary_bridge.monitor.checkpoints.checkpoint_files import Checkpoint, CheckpointFiles, read_state
+from ms_summary_bridge.monitor.checkpoints.checkpoint_files import Checkpoint, CheckpointFiles, CheckpointState
+from ms_summary_bridge.monitor.checkpoints.checkpoint_start import CheckpointStart
 from ms_summary_bridge.monitor.checkpoints.checkpoint_value import EVAL, LossWindow, mode_of
+from ms_summary_bridge.monitor.checkpoints.checkpoint_weights import load
 from ms_summary_bridge.monitor.steps.training_parameters import TrainingParameters
-from ms_summary_bridge.training.distributed import find_place
 from ms_summary_bridge.training.faults import Faults, guarded
 from ms_summary_bridge.training.measures import read_outputs, to_number
 
@@ -33,8 +34,13 @@ class SaveBestCheckpoint(Callback):
     """Saves checkpoints of the whole training cell, with the optimizer's state, and keeps the best and the last few.
 
     Every file is whole: a training that is killed at any moment leaves a best and a last checkpoint that can be
-    loaded. `checkpoints.json` beside them says which is which. A directory belongs to one training: when it begins
-    again there, step numbers go on and the best value is compared with.
+    loaded. `checkpoints.json` beside them says which is which.
+
+    A directory belongs to one training at a time: while another one runs there, this one's is `<directory>_2` and so
+    on. A training that goes on from a checkpoint there (its weights were loaded, or `initial_step` or `initial_epoch`
+    is given) goes on counting steps, and compares with the best value. One that begins from scratch gets a best of its
+    own; the best and the last checkpoint of the training before it stay, and `checkpoints.earlier-<n>.json` names them.
+    The log says so before the first step.
 
     A checkpoint is never the best for a value that is not finite, and none is saved while the loss is not.
 
@@ -80,15 +86,14 @@ class SaveBestCheckpoint(Callback):
         self.faults = Faults("SaveBestCheckpoint")
         self._monitor = monitor
         self._mode = mode_of(monitor, mode)
-        self._directory = os.path.abspath(os.path.expanduser(check_path("directory", directory)))
+        asked = os.path.abspath(os.path.expanduser(check_path("directory", directory)))
+        self._start = CheckpointStart(asked, self._make_files, self.faults)
         self._steps = save_checkpoint_steps
         self._epochs = 1 if save_epochs is None and save_checkpoint_steps is None else save_epochs
         self._keep = keep_checkpoint_max
         self._keeps_best = save_best_ckpt
-        self._files: CheckpointFiles | None = None
         self._network: weakref.ref[Any] | None = None  # of the last training, for an evaluation behind it
         self._others: list[Any] = []
-        self._began_at = 0
         self._step = 0
         self._epoch: int | None = None
         self._point = 0
@@ -102,67 +107,60 @@ class SaveBestCheckpoint(Callback):
         """Loads the best checkpoint into cells, such as a network and its optimizer; returns what it is.
 
         Args:
-            directory: As given to SaveBestCheckpoint.
+            directory: Of the training (`directory` of SaveBestCheckpoint), or `checkpoints.earlier-<n>.json` in it.
             cells: Each takes the parameters that are its own.
 
         Raises:
-            LogdirError: There is none, it cannot be read, or it does not fit a cell.
+            LogdirError: There is none, it cannot be read, or it does not fit a cell, with the parameters that do not.
         """
-        return _load(check_path("directory", directory), cells, "best")
+        return load(check_path("directory", directory), cells, "best")
 
     @classmethod
     def load_last(cls, directory: str | os.PathLike[str], *cells: Any) -> Checkpoint:
         """Loads the newest checkpoint that is whole, as `load_best` does."""
-        return _load(check_path("directory", directory), cells, "last")
+        return load(check_path("directory", directory), cells, "last")
+
+    @property
+    def directory(self) -> str:
+        """Where the checkpoints are: from the beginning of a training on, the one that it really has."""
+        return self._start.directory
 
     @property
     def best(self) -> Checkpoint | None:
         """The best checkpoint so far."""
-        return self._files.best if self._files is not None else None
+        return self._start.files.best if self._start.files is not None else None
 
     @property
     def last(self) -> Checkpoint | None:
         """The newest checkpoint."""
-        return self._files.last if self._files is not None else None
+        return self._start.files.last if self._start.files is not None else None
 
     def save(self) -> str | None:
         """Saves a checkpoint now, between two steps; returns its path, or None where that failed."""
         checkpoint = self._save(None)
-        return None if checkpoint is None or self._files is None else self._files.path(checkpoint)
+        return None if checkpoint is None or self._start.files is None else self._start.files.path(checkpoint)
 
     # ------------------------------------------------------------------ called by MindSpore
 
     @guarded
     def on_train_begin(self, run_context: Any) -> None:
-        """Finds what an earlier session has left."""
+        """Takes the directory, or one of its own beside it."""
         parameters = TrainingParameters(run_context.original_args())
         self._others = [callback for callback in parameters.callbacks if callback is not self]
-        network = parameters.get("train_network")
-        self._network = weakref.ref(network)
-        if self._files is None:
-            place = find_place()
-            directory = self._directory if place.ranks == 1 else os.path.join(self._directory, f"rank_{place.rank}")
-            try:
-                self._files = CheckpointFiles(
-                    directory,
-                    monitor=self._monitor,
-                    mode=self._mode,
-                    keep=self._keep,
-                    warn=lambda message: self.faults.warn(message, message),
-                )
-            except OSError as error:
-                self.faults.warn("directory", f"no checkpoint is saved: {directory} cannot be used: {error}")
-                return
-        begins_at = parameters.number("cur_step_num")
-        last = self._files.last
-        # MindSpore counts from 0 again, unless it is told where to begin.
-        self._began_at = last.step if begins_at == 0 and last is not None else 0
-        self._step = self._point = self._began_at + begins_at
+        self._network = weakref.ref(parameters.get("train_network"))
+        self._start.begin(parameters)
+        self._step = self._point = self._start.began_at + self._start.begins_at
         self._outputs, self._loss = None, LossWindow()
+
+    @guarded
+    def on_train_epoch_begin(self, run_context: Any) -> None:
+        """Finds what an earlier session has left, before the first step."""
+        self._open(run_context)
 
     @guarded
     def on_train_step_begin(self, run_context: Any) -> None:
         """Reads the loss of the step before, which is there by now, if a mean is asked for."""
+        self._open(run_context)
         if self._monitor == "loss":
             self._read_loss()
 
@@ -171,7 +169,7 @@ class SaveBestCheckpoint(Callback):
         """Saves, if it is time."""
         parameters = TrainingParameters(run_context.original_args())
         self._outputs = parameters.get("net_outputs")
-        self._step = self._began_at + parameters.number("cur_step_num")
+        self._step = self._start.began_at + parameters.number("cur_step_num")
         self._epoch = parameters.number("cur_epoch_num") or None
         if self._steps is not None and self._step // self._steps > self._point // self._steps:
             self._save_point()
@@ -189,6 +187,7 @@ class SaveBestCheckpoint(Callback):
         if self._step > self._point:
             self._save_point(is_whole=False)
         self._others = []
+        self._start.end()
 
     @guarded
     def on_eval_end(self, run_context: Any) -> None:
@@ -205,10 +204,25 @@ class SaveBestCheckpoint(Callback):
         value = to_number(metrics[name])
         if value is None:
             self.faults.warn("metric", f"the metric {name!r} is no number: there is no best")
-        elif self._keeps_best and self._files is not None and self._files.is_better(value):
+        elif self._keeps_best and self._start.files is not None and self._start.files.is_better(value):
             self._save(value)
 
     # ------------------------------------------------------------------
+
+    def _open(self, run_context: Any) -> None:
+        if not self._start.is_open:
+            self._start.open(TrainingParameters(run_context.original_args()))
+            self._step = self._point = self._start.began_at + self._start.begins_at
+
+    def _make_files(self, directory: str, goes_on: Callable[[CheckpointState], bool]) -> CheckpointFiles:
+        return CheckpointFiles(
+            directory,
+            monitor=self._monitor,
+            mode=self._mode,
+            keep=self._keep,
+            warn=lambda message: self.faults.warn(message, message),
+            goes_on=goes_on,
+        )
 
     def _read_loss(self) -> None:
         outputs, self._outputs = self._outputs, None
@@ -225,8 +239,8 @@ class SaveBestCheckpoint(Callback):
         self._save(mean if compares else None)
 
     def _save(self, value: float | None) -> Checkpoint | None:
-        files, network = self._files, self._network() if self._network is not None else None
-        if files is None or network is None:
+        files, network = self._start.files, self._network() if self._network is not None else None
+        if files is None or network is None or not self._start.may_save:
             return None
         self._read_loss()
         if not self._loss.is_finite:
@@ -242,7 +256,14 @@ class SaveBestCheckpoint(Callback):
             mindspore.save_checkpoint(network, path, integrated_save=False, append_dict=told)
 
         try:
-            checkpoint = files.save(self._step, write, epoch=self._epoch, value=value, may_be_best=self._keeps_best)
+            checkpoint = files.save(
+                self._step,
+                write,
+                epoch=self._epoch,
+                value=value,
+                weights=self._start.weights,
+                may_be_best=self._keeps_best,
+            )
         except Exception as error:
             self.faults.warn(
                 "save", f"no checkpoint could be saved at step {self._step}, those before are kept: {error!r}"
@@ -262,31 +283,6 @@ class SaveBestCheckpoint(Callback):
             elif isinstance(other, MindSporeTransformersMonitor):
                 text = f"checkpoint saved: {path}" + (f" ({best})" if best else "")
                 other.milestone(text, checkpoint=path, value=value, is_best=is_best)
-
-
-def _load(directory: str, cells: tuple[Any, ...], which: str) -> Checkpoint:
-    place = find_place()
-    directory = directory if place.ranks == 1 else os.path.join(directory, f"rank_{place.rank}")
-    state = read_state(directory)
-    checkpoint = None
-    if state is not None:
-        checkpoint = state.best if which == "best" else next(reversed(state.last), None)
-    if checkpoint is None:
-        raise LogdirError(f"{directory}: there is no {which} checkpoint")
-    path = os.path.join(directory, checkpoint.file)
-    try:
-        values = mindspore.load_checkpoint(path)
-    except (ValueError, OSError, RuntimeError) as error:
-        raise LogdirError(f"{path} cannot be loaded: {error}") from error
-    for cell in cells:
-        try:
-            missing, _ = mindspore.load_param_into_net(cell, values)
-        except (ValueError, RuntimeError) as error:
-            raise LogdirError(f"{path} does not fit {type(cell).__name__}: {error}") from error
-        own = len(list(cell.get_parameters()))
-        if own and len(missing) == own:
-            raise LogdirError(f"{path} does not fit {type(cell).__name__}: it has none of its {own} parameters")
-    return checkpoint
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

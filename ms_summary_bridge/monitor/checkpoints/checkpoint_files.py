@@ -5,6 +5,9 @@ Imports no mindspore: who saves says how one file is written.
 A process may be killed at any moment, so every save goes through the same steps, each on the disk before the next: the
 checkpoint under a temporary name, its own name, the state, which is replaced as a whole; only then old files go. After
 a kill between two of them the state is that of before, and `CheckpointFiles` puts the rest in order at the next start.
+
+A training that begins from scratch where another one has been gives the state of that one another name, in one step:
+`checkpoints.earlier-1.json`. What such a state names stays.
 """
 
 from __future__ import annotations
@@ -19,12 +22,13 @@ from typing import Final, Literal
 import msgspec
 
 from ms_summary_bridge.errors import LogdirError
-from ms_summary_bridge.files.atomic import replace_file, replacing
+from ms_summary_bridge.files.atomic import replace_file, replacing, sync
 
 __all__ = ["STATE_NAME", "Checkpoint", "CheckpointFiles", "CheckpointState", "Mode", "read_state"]
 
 STATE_NAME: Final = "checkpoints.json"
 _UNFINISHED: Final = "unfinished.ckpt"
+_EARLIER: Final = re.compile(r"checkpoints\.earlier-(\d+)\.json")
 _NAME: Final = re.compile(r"checkpoint_step_(\d+)(?:_\d+)?\.ckpt")  # with a number where a step comes again
 
 Mode = Literal["min", "max"]
@@ -39,6 +43,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
         epoch: From 1; None where nobody said it.
         bytes: Size of the file.
         value: What was monitored; None where there was none, or no finite one.
+        weights: By which the weights are known again that were loaded from it.
     """
 
     file: str
@@ -46,6 +51,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int | None = None
     bytes: int = 0
     value: float | None = None
+    weights: str | None = None
 
 
 class CheckpointState(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,14 +71,27 @@ class CheckpointState(msgspec.Struct, frozen=True, kw_only=True):
     last: tuple[Checkpoint, ...] = ()
     format: Literal[1] = 1
 
+    @property
+    def all(self) -> list[Checkpoint]:
+        """All that it names; the best may be one of the last as well."""
+        return [*([] if self.best is None else [self.best]), *self.last]
 
-def read_state(directory: str) -> CheckpointState | None:
+    def find(self, weights: str | None) -> Checkpoint | None:
+        """Returns the newest checkpoint with these weights."""
+        return next((each for each in reversed(self.all) if weights is not None and each.weights == weights), None)
+
+
+def read_state(directory: str, name: str = STATE_NAME) -> CheckpointState | None:
     """Returns what a directory holds, without the files that are not whole there; None where no checkpoint was saved.
+
+    Args:
+        directory: The directory.
+        name: Of the state in it; `checkpoints.earlier-<n>.json` is that of an earlier training.
 
     Raises:
         LogdirError: The state cannot be read.
     """
-    path = os.path.join(directory, STATE_NAME)
+    path = os.path.join(directory, name)
     try:
         with open(path, "rb") as file:
             state = msgspec.json.decode(file.read(), type=CheckpointState)
@@ -95,24 +114,37 @@ def _is_whole(directory: str, checkpoint: Checkpoint) -> bool:
 
 
 class CheckpointFiles:
-    """The checkpoints of one process in one directory, which belongs to one training.
+    """The checkpoints of one process in one directory, which belongs to one training at a time.
 
     What a killed session has left is put in order here: unfinished files go, a whole one that the state does not name
     yet is taken in, one that it does not name any more goes.
 
     Args:
         directory: Is made if it is missing.
+        goes_on: Is given what stands in the directory and says whether this training continues it. Else it begins anew:
+            the best and the newest one stay under the name of an earlier training. None if it always does.
         monitor: Whose values are compared. The best of another monitor is not compared with.
         mode: Which of two values is the better one.
         keep: How many of the last are kept; the best is kept beside them.
         warn: Is told what was found wrong.
 
     Raises:
-        OSError: The directory cannot be made or read.
+        OSError: The directory cannot be made, read or written.
     """
 
-    def __init__(self, directory: str, *, monitor: str, mode: Mode, keep: int, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        directory: str,
+        *,
+        monitor: str,
+        mode: Mode,
+        keep: int,
+        warn: Callable[[str], None],
+        goes_on: Callable[[CheckpointState], bool] | None = None,
+    ) -> None:
         self.directory = directory
+        self.earlier: tuple[str, CheckpointState] | None = None
+        """What was set aside: the name of the state, and what it names."""
         self._keep = keep
         self._written: int | None = None
         os.makedirs(directory, exist_ok=True)
@@ -121,13 +153,16 @@ class CheckpointFiles:
             found = read_state(directory)
         except LogdirError as error:
             warn(f"{error}; which one was the best is not known any more")
-        state = CheckpointState(monitor=monitor, mode=mode)
-        if found is not None:
-            state = msgspec.structs.replace(found, monitor=monitor, mode=mode)
-            if (found.monitor, found.mode) != (monitor, mode):
-                state = msgspec.structs.replace(state, best=None)
-                warn(f"the best checkpoint was chosen by {found.monitor} ({found.mode}): it is not compared with")
-        self._state = self._tidy(state, is_known=found is not None)
+        self._protected = self._find_protected()
+        fresh = CheckpointState(monitor=monitor, mode=mode)
+        self._state = self._tidy(found or fresh, is_known=found is not None)
+        if goes_on is not None and self._state.all and not goes_on(self._state):
+            self._set_aside()
+            self._state = fresh
+        elif (self._state.monitor, self._state.mode) != (monitor, mode):
+            before = f"{self._state.monitor} ({self._state.mode})"
+            warn(f"the best checkpoint was chosen by {before}: it is not compared with")
+            self._state = msgspec.structs.replace(fresh, last=self._state.last)
 
     @property
     def best(self) -> Checkpoint | None:
@@ -160,6 +195,7 @@ class CheckpointFiles:
         *,
         epoch: int | None = None,
         value: float | None = None,
+        weights: str | None = None,
         may_be_best: bool = True,
     ) -> Checkpoint:
         """Saves a checkpoint as the newest, and as the best if its value is better.
@@ -171,6 +207,7 @@ class CheckpointFiles:
             write: Writes the checkpoint to the path it is given, which ends in `.ckpt`.
             epoch: From 1.
             value: What is monitored.
+            weights: By which they are known again.
             may_be_best: Whether the best is kept at all.
 
         Raises:
@@ -184,7 +221,8 @@ class CheckpointFiles:
             checkpoint = msgspec.structs.replace(last[-1], value=last[-1].value if value is None else value)
         else:
             name = self._free_name(step)
-            checkpoint = Checkpoint(file=name, step=step, epoch=epoch, bytes=self._write(name, write), value=value)
+            size = self._write(name, write)
+            checkpoint = Checkpoint(file=name, step=step, epoch=epoch, bytes=size, value=value, weights=weights)
         others = [other for other in last if other.file != checkpoint.file]
         best = checkpoint if is_better else self._state.best
         state = msgspec.structs.replace(self._state, best=best, last=(*others, checkpoint)[-self._keep :])
@@ -218,30 +256,50 @@ class CheckpointFiles:
     def _tidy(self, state: CheckpointState, *, is_known: bool) -> CheckpointState:
         """Puts in order what an earlier session has left; returns the state that is true of the files."""
         _remove(os.path.join(self.directory, _UNFINISHED))
-        named = {checkpoint.file for checkpoint in _all(state)}
-        newest = max((checkpoint.step for checkpoint in _all(state)), default=-1)
+        named = self._names(state)
+        newest = max((checkpoint.step for checkpoint in state.all), default=-1)
         adopted = []
         for name in sorted(os.listdir(self.directory)):
             match = _NAME.fullmatch(name)
             if match and name not in named and (not is_known or int(match[1]) > newest):
                 size = os.stat(os.path.join(self.directory, name)).st_size
                 adopted.append(Checkpoint(file=name, step=int(match[1]), bytes=size))
-        adopted.sort(key=lambda checkpoint: checkpoint.step)
-        state = msgspec.structs.replace(state, last=(*state.last, *adopted))
+        state = msgspec.structs.replace(state, last=(*state.last, *sorted(adopted, key=lambda each: each.step)))
         if is_known:  # else nothing says that the files are ours to remove
             self._remove_others(state)
         return state
 
     def _remove_others(self, state: CheckpointState) -> None:
         """Removes the checkpoints that the state does not name. One that cannot be removed is tried again next time."""
-        named = {checkpoint.file for checkpoint in _all(state)}
+        named = self._names(state)
         for name in os.listdir(self.directory):
             if _NAME.fullmatch(name) and name not in named:
                 _remove(os.path.join(self.directory, name))
 
+    def _names(self, state: CheckpointState) -> set[str]:
+        return {*self._protected, *(checkpoint.file for checkpoint in state.all)}
 
-def _all(state: CheckpointState) -> list[Checkpoint]:
-    return [*([] if state.best is None else [state.best]), *state.last]
+    def _find_protected(self) -> set[str]:
+        """Returns the checkpoints of earlier trainings; all there are, if it cannot be read which these are."""
+        names = os.listdir(self.directory)
+        try:
+            states = [read_state(self.directory, name) for name in names if _EARLIER.fullmatch(name)]
+        except LogdirError:
+            return {name for name in names if _NAME.fullmatch(name)}
+        return {checkpoint.file for state in states if state is not None for checkpoint in state.all}
+
+    def _set_aside(self) -> None:
+        """Leaves the best and the newest checkpoint to an earlier training; its other ones go."""
+        state = msgspec.structs.replace(self._state, last=self._state.last[-1:])
+        self._write_state(state)
+        self._remove_others(state)
+        numbers = [int(match[1]) for match in map(_EARLIER.fullmatch, os.listdir(self.directory)) if match]
+        name = f"checkpoints.earlier-{max(numbers, default=0) + 1}.json"
+        os.replace(os.path.join(self.directory, STATE_NAME), os.path.join(self.directory, name))
+        with contextlib.suppress(OSError):  # not every file system has it for directories
+            sync(self.directory)
+        self._protected = self._names(state)
+        self.earlier = name, state
 
 
 def _remove(path: str) -> None:

@@ -1,0 +1,190 @@
+"""Records gradients where they are made, and refuses those of which the scale cannot be known.
+
+Imports mindspore.
+
+A recorder takes the place of a gradient operation in a cell: behind it the gradients are reduced, unscaled and clipped
+in any order. It is compiled into the cell's graph, so that what it learns of them (shapes, what the sens is) is known
+while compiling; `_may_record` then runs, as plain Python.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import weakref
+from typing import Any, Final
+
+import mindspore
+from mindspore import nn, ops
+
+from ms_summary_bridge.callback.gradient_cells import GradientPlace
+
+__all__ = ["NORM", "GradientRecorder", "put_recorder"]
+
+NORM: Final = "gradient/global_norm"
+_LOG: Final = logging.getLogger("ms_summary_bridge")
+_TAG: Final = "gradient/"
+_KEYS: Final = itertools.count()
+
+
+class GradientJudge:
+    """Says whether the gradients of one place can be recorded, and keeps what it said.
+
+    Args:
+        place: The gradient operation.
+        optimizer: Whose parameters the gradients are of.
+        is_scale_known: Whether somebody says by what they are scaled.
+    """
+
+    def __init__(self, place: GradientPlace, optimizer: Any, *, is_scale_known: bool) -> None:
+        self.was_asked = False
+        self.has_refused = False
+        self.place = str(place)
+        self._shapes = [tuple(parameter.shape) for parameter in optimizer.parameters]
+        self._optimizer_scale = float(getattr(optimizer, "loss_scale", 1.0))
+        self._fills_sens = place.fills_sens
+        self._has_sens = place.operation.sens_param
+        self._is_scale_known = is_scale_known
+
+    def ask(self, shapes: tuple[tuple[int, ...], ...], elements: int) -> bool:
+        """Returns whether to record.
+
+        Args:
+            shapes: Of the gradients.
+            elements: Of the sens; less than one where there are several, one for each output.
+        """
+        self.was_asked = True
+        reason = ""
+        if [tuple(shape) for shape in shapes] != self._shapes:
+            reason = "the gradients do not have the shapes of the optimizer's parameters, in their order"
+        elif self._is_scale_known:
+            pass
+        elif not self._has_sens and self._optimizer_scale != 1.0:
+            reason = (
+                f"the optimizer divides by {self._optimizer_scale:g} what was not scaled by a sens: "
+                "say by what the gradients are scaled with loss_scale="
+            )
+        elif elements < 1 or (elements > 1 and not self._fills_sens):
+            reason = (
+                "there is more than one number in the sens, which need not be the same: say by what the gradients are "
+                "scaled with loss_scale=, a number or the cell's parameter for it"
+            )
+        if reason and not self.has_refused:
+            self.has_refused = True
+            _LOG.warning(
+                "GradientSummary: %s: gradients cannot be recorded, training goes on without: %s", self.place, reason
+            )
+        return not reason
+
+
+_JUDGES: weakref.WeakValueDictionary[int, GradientJudge] = weakref.WeakValueDictionary()
+
+
+@ops.constexpr  # type: ignore[untyped-decorator]
+def _may_record(key: int, shapes: tuple[tuple[int, ...], ...], elements: int) -> bool:
+    judge = _JUDGES.get(key)
+    return judge is not None and judge.ask(shapes, elements)
+
+
+class GradientRecorder(nn.Cell):
+    """Takes the place of a gradient operation and hands what it returns to summary operators.
+
+    Args:
+        place: The operation.
+        optimizer: Knows the names and the order of the parameters.
+        chosen: Which gradients get a histogram.
+        loss_scale: What they are to be divided by; None for the sens.
+    """
+
+    def __init__(self, place: GradientPlace, optimizer: Any, chosen: list[int], loss_scale: Any) -> None:
+        super().__init__(auto_prefix=False)
+        self.recorded = place.value
+        operation = place.operation
+        self.has_sens = operation.sens_param
+        # Where the gradients are in what is returned: (value, gradients), (gradients, others), (of inputs, of these).
+        self.has_value = getattr(operation, "get_value", False)
+        self.has_others = getattr(operation, "has_aux", False) and not self.has_value
+        self.has_inputs = getattr(operation, "get_all", False) or getattr(operation, "get_by_position", False)
+        self.chosen = tuple(chosen)
+        self.tags = tuple(f"{_TAG}{optimizer.parameters[index].name}" for index in chosen)
+        self.histogram = ops.HistogramSummary()
+        self.scalar = ops.ScalarSummary()
+        self.is_recording = True
+        self.judge = GradientJudge(place, optimizer, is_scale_known=loss_scale is not None)
+        self.key = next(_KEYS)
+        _JUDGES[self.key] = self.judge
+        self.__dict__["loss_scale"] = loss_scale  # not as a parameter of this cell: checkpoints stay as they are
+
+    def record(self, returned: Any, inputs: Any, named: Any) -> None:
+        """Leaves the chosen gradients and the norm over all of them for whoever collects."""
+        gradients = returned
+        if self.has_value:
+            gradients = gradients[1]
+        if self.has_others:
+            gradients = gradients[0]
+        if self.has_inputs:
+            gradients = gradients[1]
+        if isinstance(gradients, mindspore.Tensor):
+            gradients = (gradients,)
+        sens: Any = 1.0
+        if self.loss_scale is not None:
+            sens = self.loss_scale
+        elif self.has_sens:
+            sens = named["sens"] if "sens" in named else inputs[-1]
+        elements = 1
+        if isinstance(sens, (tuple, list)):
+            elements = 0
+        elif isinstance(sens, mindspore.Tensor):
+            elements = sens.size
+        shapes = tuple([gradient.shape for gradient in gradients])
+        if _may_record(self.key, shapes, elements):
+            self.write(gradients, sens)
+
+    def write(self, gradients: Any, sens: Any) -> None:
+        """Hands them to the operators, divided by the scale."""
+        scale = sens
+        if isinstance(sens, mindspore.Tensor):
+            scale = sens.astype(mindspore.float32).max()
+        squares = mindspore.Tensor(0.0, mindspore.float32)
+        for index in range(len(gradients)):
+            values = gradients[index].astype(mindspore.float32) / scale
+            squares = squares + ops.square(values).sum()
+            for place in range(len(self.chosen)):
+                if self.chosen[place] == index:
+                    self.histogram(self.tags[place], values)
+        self.scalar(NORM, ops.sqrt(squares))
+
+
+class _OfOperation(GradientRecorder):
+    """In the place of an `ops.GradOperation`, which is called with a network and returns what takes the gradients."""
+
+    def construct(self, function: Any, weights: Any = None) -> Any:
+        """Returns what takes the gradients and records them."""
+        return ops.partial(self.take, function, weights)
+
+    def take(self, function: Any, weights: Any, *inputs: Any, **named: Any) -> Any:
+        """Returns what the operation would."""
+        returned = self.recorded(function, weights)(*inputs, **named)
+        if self.is_recording:
+            self.record(returned, inputs, named)
+        return returned
+
+
+class _OfFunction(GradientRecorder):
+    """In the place of a function that takes the gradients."""
+
+    def construct(self, *inputs: Any, **named: Any) -> Any:
+        """Returns what the function would."""
+        returned = self.recorded(*inputs, **named)
+        if self.is_recording:
+            self.record(returned, inputs, named)
+        return returned
+
+
+def put_recorder(place: GradientPlace, optimizer: Any, chosen: list[int], loss_scale: Any) -> GradientRecorder:
+    """Puts a recorder in the place of a gradient operation; returns it. The arguments are GradientRecorder's."""
+    kind = _OfFunction if place.is_function else _OfOperation
+    recorder = kind(place, optimizer, chosen, loss_scale)
+    place.owner.__dict__.pop(place.name, None)  # MindSpore keeps cells elsewhere, and looks here first
+    setattr(place.owner, place.name, recorder)
+    return recorder
