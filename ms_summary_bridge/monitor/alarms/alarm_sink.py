@@ -54,8 +54,9 @@ class AlarmSink:
         """What became of actions for the outside: title and problem, empty for none."""
 
     def open(self) -> None:
-        """Tells the ranks where to agree on a stop."""
+        """Tells the ranks where to agree on a stop, and the rules what the run had reached before."""
         self._alarms.stop.open(self._origin.run_directory)
+        self._alarms.recall(self._directory)
 
     def write_sample(self, sample: Sample) -> None:
         """Shows a sample to the rules."""

@@ -19,7 +19,8 @@ import msgspec
 import psutil
 
 from ms_summary_bridge.monitor.alarms.actions import OUTSIDE
-from ms_summary_bridge.monitor.alarms.rules import Point, Rule, make_rule
+from ms_summary_bridge.monitor.alarms.earlier import read_level
+from ms_summary_bridge.monitor.alarms.rules import Level, Point, Rule, make_rule
 from ms_summary_bridge.monitor.alarms.stop import StopAgreement
 from ms_summary_bridge.monitor.metrics.device import memory_totals
 from ms_summary_bridge.monitor.model.alert import Alert
@@ -123,6 +124,19 @@ class Alarms:
         """Returns the metrics of which NaN and infinity are an alarm."""
         found = [name for armed in self._steps if armed.rule.name == "nonfinite" for name in armed.rule.metrics]
         return frozenset(found)
+
+    def recall(self, directory: str) -> None:
+        """Learns from the journal in a rank's directory what the run had reached before, on the thread that writes."""
+        known: dict[str, Level | None] = {}
+        for armed in (*self._steps, *self._samples):
+            if type(armed.rule).recall is Rule.recall:
+                continue
+            metric = armed.rule.metrics[0]
+            if metric not in known:
+                known[metric] = read_level(directory, metric, initial_step=self._training.initial_step)
+            level = known[metric]
+            if level is not None:
+                armed.rule.recall(level)
 
     # ------------------------------------------------------------------ what is seen
 
