@@ -1,7 +1,7 @@
 """The rule about a loss that has gone wrong: it stays far above the best that it had reached.
 
-The reference is that best, and never what came last: a loss that creeps up, or explodes and stays, cannot become what it
-is compared with.
+The reference is that best, and never what came last: a loss that creeps up, or explodes and stays, cannot become what
+it is compared with.
 """
 
 from __future__ import annotations
@@ -166,4 +166,3 @@ class Divergence(Rule):
             since=min(step, point.step),
             best=best,
         )
-

@@ -13,7 +13,6 @@ from ms_summary_bridge.monitor.model.alert import Alert
 __all__ = ["NotImproving"]
 
 
-
 class _Blocks:
     """Medians of blocks of steps: one number for many noisy ones.
 
