@@ -314,7 +314,7 @@ def test_stacks_of_another_process(child: subprocess.Popen[bytes]) -> None:
         (fork,) = find_descendants(child.pid)
         assert is_same_program(child.pid, fork.pid)
         text = reader._ask(child.pid)
-        assert stack_of(text, ident).strip().endswith('in <module>'), text
+        assert stack_of(text, ident).strip().endswith("in <module>"), text
         assert "wait_in_thread" in text
         assert "wait_in_fork" in reader._ask(fork.pid), "a fork answers by itself"
         assert "wait_in_thread" not in reader._ask(fork.pid)

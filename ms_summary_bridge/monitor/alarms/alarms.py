@@ -30,7 +30,7 @@ from ms_summary_bridge.monitor.model.facts import StepFacts, TrainingFacts
 from ms_summary_bridge.monitor.model.sample import Note, Sample
 from ms_summary_bridge.training.faults import Faults
 
-__all__ = ["Alarms", "AlertNote", "alert_note", "describe_checkpoint", "list_actions", "memory_limits"]
+__all__ = ["Alarms", "AlertNote", "alert_note", "describe_checkpoint", "list_actions", "memory_limits", "watchdog_note"]
 
 _OF_STEPS: Final = ("loss", "grad_norm", "loss_scale", "overflow", "step_time", "data_time")
 """What is known of every step, whether it is measured or not."""
@@ -224,12 +224,8 @@ class Alarms:
             alert: The alarm, or that one is over.
             titles: Its actions.
         """
-        if alert.severity == "info":
-            self._put(
-                Note(kind="milestone", step=alert.step, wall_time=alert.wall_time, text=alert.message, level=None)
-            )
-        else:
-            self._put(alert_note(alert, ranks=self._training.ranks, count=self._count(alert), titles=titles))
+        count = 0 if alert.severity == "info" else self._count(alert)
+        self._put(watchdog_note(alert, ranks=self._training.ranks, count=count, titles=titles))
 
     def note_checkpoint(self, step: int, path: str) -> None:
         """Learns of a checkpoint that was saved after a step."""
@@ -315,6 +311,13 @@ def alert_note(
         alert=alert,
         checkpoint=checkpoint,
     )
+
+
+def watchdog_note(alert: Alert, *, ranks: int, count: int, titles: Sequence[str]) -> Note:
+    """Returns an alarm of the watchdog as all sinks take it, or that one is over; arguments as `alert_note`."""
+    if alert.severity == "info":
+        return Note(kind="milestone", step=alert.step, wall_time=alert.wall_time, text=alert.message, level=None)
+    return alert_note(alert, ranks=ranks, count=count, titles=titles)
 
 
 def list_actions(config: MonitorConfig) -> tuple[ActionConfig, ...]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from ms_summary_bridge.live_writer.live_run import LiveRun
-from ms_summary_bridge.monitor.alarms.alarms import alert_note
+from ms_summary_bridge.monitor.alarms.alarms import watchdog_note
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.sample import Note
 from ms_summary_bridge.monitor.sinks.backends import TAG_PREFIX, alarm_marker, live_config, note_text
@@ -60,7 +60,7 @@ def write_after(
         if any(line.get("wall_time") == alert.wall_time for line in same):
             continue
         count = len(same) + 1 + sum(note.fields.get("rule") == alert.rule for note in notes)
-        notes.append(alert_note(alert, ranks=ranks, count=count, titles=titles))
+        notes.append(watchdog_note(alert, ranks=ranks, count=count, titles=titles))
     # The journal of the whole run is rank 0's as well; from others it takes what it finds in theirs.
     for place in [path, *([os.path.join(os.path.dirname(directory), JOURNAL)] if rank == 0 else [])]:
         file = LineFile(place, lambda _, message: problems.append(message), takes_over=True)

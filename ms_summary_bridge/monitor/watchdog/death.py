@@ -71,7 +71,7 @@ def read_ending(pid: int, pidfd: int) -> Ending:
         pidfd: Opened while it lived; -1 for none.
     """
     status: int | None = None
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):
         info = bytearray(struct.pack("<Q", _EXIT_INFO) + bytes(56))
         fcntl.ioctl(pidfd, _GET_INFO, info)
         if struct.unpack_from("<Q", info)[0] & _EXIT_INFO:

@@ -351,6 +351,8 @@ class Watchdog:
         place, pid = self._place, self._assignment.pid
         ending, beat = read_ending(pid, self._process), self._heartbeat.read()
         is_asked_for = ending.is_asked_for or self._has_killed
+        if is_asked_for and self._summary is None:
+            return  # no training had begun
         files = self._files
         peers = self._find_peers(ending, is_asked_for)
         items: list[tuple[Alert, Sequence[str]] | Note] = list(self._sent)
@@ -372,7 +374,7 @@ class Watchdog:
             items.append((alert, [action.title for action in self._assignment.actions]))
             self._act(alert)
         text = f"training ended by {ending.title} at step {beat.step}; the watchdog says so, the training could not"
-        fields = {"reason": ending.title + (" of the watchdog" if self._has_killed else "")}
+        fields = {"reason": "" if ending.code == 0 else ending.title + (" of the watchdog" if self._has_killed else "")}
         items.append(Note(kind="end", step=beat.step, wall_time=time.time(), text=text, fields=fields))
         self._write_after(items)
 
