@@ -185,6 +185,18 @@ def test_a_training_that_is_killed_tells_its_last_checkpoint(tmp_path: Path) -> 
     wait_until(lambda: "monitor/alarms/death" in shown(tmp_path / "default" / "run"))
 
 
+@pytest.mark.mindspore
+def test_a_loss_that_stays_far_above_its_best_is_told_in_a_real_training(tmp_path: Path) -> None:
+    for kind in ("well", "diverge"):
+        (tmp_path / kind).mkdir()
+        run("dying_training.py", tmp_path / kind, kind, code=0)
+    lines = {kind: ended(tmp_path / kind / "default" / "run" / "rank_0") for kind in ("well", "diverge")}
+    assert [line["rule"] for line in lines["well"] if line["kind"] == "alert"] == []
+    (alert,) = [line for line in lines["diverge"] if line["kind"] == "alert"]
+    assert alert["rule"] == "divergence"
+    assert 600 < alert["step"] <= 800
+
+
 # ------------------------------------------------------------------ the parts
 
 

@@ -65,13 +65,13 @@ class LineFile:
         if self._waiting_bytes > _MAX_WAITING_BYTES:
             self.dropped += 1
             why = f" ({self._reason})" if self._reason else ""
-            self._say("full", f"more waits to be written than can be kept{why}: lines are left out")
+            self._say("full", f": more waits to be written than can be kept{why}: lines are left out")
             return
         self._waiting.append(line + b"\n")
         self._waiting_bytes += len(line) + 1
 
     def _say(self, kind: str, what: str) -> None:
-        self._warn(f"{kind} {self.path}", f"{self.path} {what}")
+        self._warn(f"{kind} {self.path}", f"{self.path}{what}")
 
     def open(self) -> bool:
         """Opens the file if it is not open; returns whether it is."""
@@ -84,7 +84,7 @@ class LineFile:
             self._size = os.fstat(descriptor).st_size
         except OSError as error:
             self._reason = error.strerror or str(error)
-            self._say("open", f"cannot be opened: {self._reason}; it is tried again")
+            self._say("open", f" cannot be opened: {self._reason}; it is tried again")
             self._close()
             return False
         if self._head is not None:
@@ -135,7 +135,7 @@ class LineFile:
         if not self._waiting and self._descriptor < 0:
             return True
         if self._descriptor >= 0 and not self._is_there():
-            self._say("gone", "was removed while it was written; a new file is begun")
+            self._say("gone", " was removed while it was written; a new file is begun")
             self._close()
         if not self.open():
             return False
@@ -154,7 +154,7 @@ class LineFile:
                 written = os.write(self._descriptor, chunk)
             except OSError as error:
                 self._reason = error.strerror or str(error)
-                self._say("write", f"cannot be written: {self._reason}; it is tried again")
+                self._say("write", f" cannot be written: {self._reason}; it is tried again")
                 return False
             self._size += written
             self._waiting_bytes -= written
@@ -186,7 +186,7 @@ class LineFile:
         try:
             os.rename(self.path, f"{root}.{number}{ending}")
         except OSError as error:
-            self._say("rotate", f"cannot be put aside: {error.strerror}; it grows on")
+            self._say("rotate", f" cannot be put aside: {error.strerror}; it grows on")
             self._max_bytes = None
             return True
         self._close()
@@ -204,5 +204,5 @@ class LineFile:
             self.dropped += len(self._waiting)
             self._waiting, self._waiting_bytes = [], 0
         if self.dropped:
-            self._say("missing", f"lacks {self.dropped} lines that could not be written: {self._reason}")
+            self._say("missing", f" lacks {self.dropped} lines that could not be written: {self._reason}")
         self._close()

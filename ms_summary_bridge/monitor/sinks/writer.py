@@ -163,7 +163,8 @@ class Writer:
         self._is_written = True
         while sinks:
             self._call(sinks.pop(), "close")
-            self._write_all(sinks)  # what became of the last actions
+            if self._items:
+                self._write_all(sinks)  # what became of the last actions
 
     def _call_gather(self, gather: Callable[[], object]) -> None:
         self._at = "a metric or a rule has not returned"
