@@ -50,7 +50,7 @@ def main() -> None:
     mindspore.set_device("CPU")
     if kind in ("diverge", "well"):
         monitor = MindSporeTransformersMonitor({"save_dir": directory, "run_id": "run", "interval": 1})
-        rows = shifting_rows(9 if kind == "diverge" else 3)
+        rows = shifting_rows(5 if kind == "diverge" else 3)
         data = GeneratorDataset(rows, ["x", "y"], shuffle=False, num_parallel_workers=1).batch(BATCH)
         train(vector_model(1e-5), LONG, monitor, data=data)
         return
