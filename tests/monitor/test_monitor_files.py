@@ -170,10 +170,10 @@ def test_a_full_disk_costs_one_warning_of_each_kind(tmp_path: Path) -> None:
             assert not file.flush()
     file.close()
     assert file.dropped == 200_000, "what did not fit into memory, and what waited at the end"
+    full = "/dev/full: more waits to be written than can be kept (No space left on device)"
     assert set(said) == {
         "write /dev/full: /dev/full cannot be written: No space left on device; it is tried again",
-        "full /dev/full: /dev/full: more waits to be written than can be kept (No space left on device): "
-        "lines are left out",
+        f"full /dev/full: {full}: lines are left out",
         "missing /dev/full: /dev/full lacks 200000 lines that could not be written: No space left on device",
     }
 
@@ -274,7 +274,9 @@ def test_lines_that_a_full_disk_has_cost_are_named_in_the_journal(
         samples = [line["step"] for line in lines if line["kind"] == "sample"]
         assert lost["lines"] == 300 - len(samples)
         assert lines[-1]["kind"] == "end"
-        text = f"{directory}/metrics.jsonl lacks {lost['lines']} lines that could not be written: No space left on device"
+        text = (
+            f"{directory}/metrics.jsonl lacks {lost['lines']} lines that could not be written: No space left on device"
+        )
         assert text in caplog.text
 
 
