@@ -116,15 +116,17 @@ class Divergence(Rule):
         self._earlier = None
 
     def _learn(self, step: int) -> None:
-        short = _Range(self._last(_SHORT))
         if self._swings:
+            short = _Range(self._last(_SHORT))
             if self._count <= _LEARNED:
                 self._lowest = min(self._lowest, short.low)
                 if self._best is None or short.high > self._best[0]:
                     self._best = (short.high, step)
             return
+        if self._count > self._size and self._count % _GROUP:
+            return  # what falls slowly is looked at less often
         # A lucky stretch of a noisy loss is no level: what counts is where it surely is at the most.
-        level = min(short.high, _Range(self._last(self._size)).high)
+        level = min(_Range(self._last(_SHORT)).high, _Range(self._last(self._size)).high)
         if self._best is None or level < self._best[0]:
             self._best = (level, step)
 
@@ -139,16 +141,19 @@ class Divergence(Rule):
         tiers = [(_HUGE_BLOCKS, _HUGE * size)]
         if not self._swings or self._count > _LEARNED:
             tiers = [(self._size, rise), (_LARGE_BLOCKS, _LARGE * size), *tiers]
+        newest = float(np.median(np.concatenate(self._last(_GROUP))))
         for count, excess in tiers:
+            # What is on its way down has been far above at first, and no more in the end.
+            if newest <= best + excess and count >= _GROUP:
+                continue
             blocks = self._last(count)
             if len(blocks) < count:
                 continue
             level = _Range(blocks)
             if level.median > best + excess and level.low > best:
                 groups = [blocks[max(0, end - _GROUP) : end] for end in range(len(blocks), 0, -_GROUP)]
-                newest, *older = (float(np.median(np.concatenate(group))) for group in groups)
-                # What is on its way down has been far above at first, and no more in the end.
-                if newest > best + excess and all(median > best + _GROUP_SHARE * excess for median in older):
+                medians = [float(np.median(np.concatenate(group))) for group in groups]
+                if medians[0] > best + excess and min(medians) > best + _GROUP_SHARE * excess:
                     return self._say(point, level.median, best + excess, step)
         return None
 

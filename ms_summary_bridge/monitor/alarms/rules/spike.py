@@ -106,12 +106,13 @@ class Spike(Rule):
             return None
         excess = value - past.median
         noise = bound = self._factor * past.spread
-        if self._reach:
+        if excess > noise and self._reach:
             highest = self._highest
             bound = max(noise, highest - past.median + self._reach * max(abs(highest), highest - self._lowest))
         if excess <= bound:
-            past.add(min(value, past.median + noise))
-            self._see(value)
+            past.add(value if excess <= noise else past.median + noise)
+            if not self._lowest <= value <= self._highest:
+                self._see(value)
             return None
         past.add(past.median + noise)
         self._far.append(point.step)
