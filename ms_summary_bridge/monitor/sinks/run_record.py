@@ -54,7 +54,9 @@ def choose_run_directory(config: MonitorConfig, place: Place) -> str:
             _leave_note(note, os.path.basename(directory))
         return directory
     run = wait_for(lambda: _read_note(note), 0.1, _WAIT_SECS)
-    return os.path.join(project, run) if run is not None else make_run_directory(project)  # no shared disk, or rank 0 has none
+    return (
+        os.path.join(project, run) if run is not None else make_run_directory(project)
+    )  # no shared disk, or rank 0 has none
 
 
 def project_directory(config: MonitorConfig) -> str:
