@@ -1,16 +1,14 @@
 """What the operating system says of a process: its state, where it waits, its threads, its children.
 
-psutil reads the most of it. What it does not have is read here from /proc: where a process waits in the kernel, which
-signals it takes, and whether a signal would end a system call.
+psutil reads the most of it. What it does not have is read here from /proc: where a process waits in the kernel, and
+which signals it takes.
 
-Source: proc(5), signal(7), https://man7.org/linux/man-pages/man7/signal.7.html ("Interruption of system calls").
+Source: proc(5), https://man7.org/linux/man-pages/man5/proc_pid_status.5.html.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import platform
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +18,6 @@ import psutil
 __all__ = [
     "ProcessState",
     "catches",
-    "ends_call",
     "find_descendants",
     "find_threads",
     "is_free",
@@ -34,13 +31,6 @@ _WORDS: Final = {
     psutil.STATUS_ZOMBIE: "ended",
     psutil.STATUS_DEAD: "ended",
 }
-# Calls that the kernel begins anew after a handler with SA_RESTART: read and write (also of several buffers), open,
-# wait, flock. The futex call is one of them where it has no time limit.
-_RESTARTED: Final = {
-    "x86_64": ({0, 1, 17, 18, 19, 20}, {2, 61, 73, 247, 257}, 202),
-    "aarch64": ({63, 64, 65, 66, 67, 68}, {32, 56, 95, 260}, 98),
-}
-_FUTEX_WAITS: Final = (0, 9)
 
 
 class ProcessState(msgspec.Struct, frozen=True):
@@ -152,22 +142,6 @@ def _read_masks(place: str) -> dict[str, int]:
         if name.startswith("Sig") and "/" not in value:
             masks[name] = int(value, 16)
     return masks
-
-
-def ends_call(pid: int, thread: int) -> bool:
-    """Whether a signal could end a system call in which a thread waits. True also where nobody may know."""
-    fields = _read(f"/proc/{pid}/task/{thread}/syscall").split()
-    if fields[:1] == ["running"]:
-        return False
-    transfers, others, futex = _RESTARTED.get(platform.machine(), (set(), set(), -1))
-    with contextlib.suppress(ValueError, IndexError, OSError):
-        number, first, second, _, fourth = int(fields[0]), *(int(field, 16) for field in fields[1:5])
-        if number == futex:
-            return (second & 127) not in _FUTEX_WAITS or fourth != 0
-        if number in transfers:  # of a file or a pipe; a socket may have a time limit
-            return not os.readlink(f"/proc/{pid}/fd/{first}").startswith(("/", "pipe:"))
-        return number not in others
-    return True
 
 
 def is_same_program(one: int, other: int) -> bool:

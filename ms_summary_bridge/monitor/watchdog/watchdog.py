@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ms_summary_bridge.files.waiting import wait_for
 from ms_summary_bridge.monitor.alarms.actions import Origin, name_action, outcome_note
 from ms_summary_bridge.monitor.alarms.actions.runner import ActionRunner
 from ms_summary_bridge.monitor.model.alert import Alert
@@ -331,13 +332,12 @@ class Watchdog:
         children = [child for child in find_descendants(pid) if child.pid != os.getpid()]
         since, cpu = self._cpu
         secs = time.monotonic() - since
-        may_interrupt = self._assignment.config.action == "kill"
         return Findings(
             process=process,
             thread=read_state(self._place.thread),
             children=children,
             cpu_share=(process.cpu_secs - cpu) / secs if process is not None and secs > 0 else 0.0,
-            stacks={} if self._stacks is None else self._stacks.read(children, may_interrupt=may_interrupt),
+            stacks={} if self._stacks is None else self._stacks.read(children),
         )
 
     # ------------------------------------------------------------------ an end
@@ -382,13 +382,10 @@ class Watchdog:
         """Returns the ranks that were lost before: where one is killed, the launcher ends the others."""
         if self._place.ranks <= 1 or ending.code == 0 or ending.signum == signal.SIGINT:
             return []
-        deadline = time.monotonic() + (_PEER_SECS if is_asked_for else 0.0)
-        while True:
-            since = self._since - _SESSION_SECS
-            peers = find_lost_peers(self._run_directory, self._place.rank, since, HANG_LOG)
-            if peers or time.monotonic() >= deadline:
-                return peers
-            time.sleep(0.1)
+        since, rank = self._since - _SESSION_SECS, self._place.rank
+        patience = _PEER_SECS if is_asked_for else 0.0
+        found = wait_for(lambda: find_lost_peers(self._run_directory, rank, since, HANG_LOG) or None, 0.1, patience)
+        return found or []
 
     def _kill(self) -> None:
         """Ends the training, and the forks of it, which may not notice that it has gone."""

@@ -105,7 +105,7 @@ class WatchdogLink:
     def _start(self, heartbeat: Heartbeat, place: Place) -> None:
         offer = offer_stacks()
         console = 2 if is_regular(2) else -1
-        inherited = [heartbeat.descriptor, offer.descriptor]
+        inherited = [heartbeat.descriptor, *([] if offer is None else [offer.descriptor])]
         if console >= 0:
             console = os.dup(2)  # its own 2 is closed
             inherited.append(console)
