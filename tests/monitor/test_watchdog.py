@@ -20,6 +20,7 @@ from ms_summary_bridge.monitor.config.file import load_config
 from ms_summary_bridge.monitor.config.schema import build_section_schema
 from ms_summary_bridge.monitor.model.alert_config import ActionConfig
 from ms_summary_bridge.monitor.model.config import WatchdogConfig
+from ms_summary_bridge.monitor.watchdog.assignment import poll_secs
 from ms_summary_bridge.monitor.watchdog.hang_limits import Hang, HangDetector, Recovery
 from ms_summary_bridge.monitor.watchdog.hang_report import Findings, describe_hang, report_text
 from ms_summary_bridge.monitor.watchdog.heartbeat import (
@@ -42,7 +43,6 @@ from ms_summary_bridge.monitor.watchdog.process_state import (
     read_state,
 )
 from ms_summary_bridge.monitor.watchdog.stacks import Offer, StackReader, offer_stacks, stack_of
-from ms_summary_bridge.monitor.watchdog.watchdog import poll_secs
 from tests.conftest import ROOT
 from tests.json_schema import is_valid
 

@@ -24,10 +24,10 @@ from ms_summary_bridge.monitor.model.alert_config import ActionConfig
 from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.model.sample import Note
 from ms_summary_bridge.monitor.sinks.run_record import choose_run_directory, project_directory
+from ms_summary_bridge.monitor.watchdog.assignment import Assignment, Begun
 from ms_summary_bridge.monitor.watchdog.hang_report import is_regular
 from ms_summary_bridge.monitor.watchdog.heartbeat import END, START, STEP, Heartbeat, number_of
 from ms_summary_bridge.monitor.watchdog.stacks import offer_stacks
-from ms_summary_bridge.monitor.watchdog.watchdog import Assignment, Begun
 from ms_summary_bridge.training.distributed import Place, find_place
 from ms_summary_bridge.training.faults import Faults
 
