@@ -81,6 +81,8 @@ class MindSporeTransformersMonitor(Callback):
         self._eval_began: float | None = None
         self._commands: AlarmCommands | None = None
         _ALL.add(self)
+        if config.enable:
+            self._watchdog.watch()  # what comes before a training's beginning may hang as well
         atexit.register(_end_at_exit, weakref.ref(self))  # weakly: it would keep the model in memory
 
     def training_options(self, parameters: Any) -> Mapping[str, Any]:
@@ -104,6 +106,7 @@ class MindSporeTransformersMonitor(Callback):
     @run_directory.setter
     def run_directory(self, directory: str) -> None:
         self._recorder.run_directory = directory
+        self._watchdog.tell_run(directory)
 
     def milestone(self, text: str, **fields: Any) -> None:
         """Notes in the journal something that happened in the training."""
@@ -271,8 +274,7 @@ class MindSporeTransformersMonitor(Callback):
             learning_rates=self._miss_rates,
             link=link,
             link_directory=directory,
-            tell_directory=self._watchdog.tell_directory,
-            heartbeat=self._watchdog.heartbeat,
+            watchdog=self._watchdog,
         )
         self._tap = self._recorder.tap
         self._times = CallbackTimes(self._recorder.breakdown, self._watchdog.heartbeat)

@@ -80,6 +80,9 @@ class Monitor:
         )
         self._recorder = Recorder(config, self.faults)
         self._watchdog = WatchdogLink(config, self.faults)
+        if config.enable:
+            self._watchdog.watch()
+            atexit.register(_end_at_exit, weakref.ref(self))
         self._step = self._facts.initial_step
         self._save_checkpoint = save_checkpoint
         self._commands: AlarmCommands | None = None
@@ -110,14 +113,12 @@ class Monitor:
         self._recorder.begin(
             self._facts,
             tells_beginnings=False,
-            tell_directory=self._watchdog.tell_directory,
-            heartbeat=self._watchdog.heartbeat,
+            watchdog=self._watchdog,
         )
         self._recorder.resume()
         self._commands = AlarmCommands(self._recorder, [], self._save_checkpoint)
         self.should_stop = False
         self._watchdog.beat("compile")
-        atexit.register(_end_at_exit, weakref.ref(self))
 
     @guarded
     def _end(self, reason: str) -> None:

@@ -30,6 +30,7 @@ from ms_summary_bridge.monitor.steps.sampling import Sampling
 from ms_summary_bridge.monitor.steps.step_reader import StepReader
 from ms_summary_bridge.monitor.steps.step_tap import StepTap
 from ms_summary_bridge.monitor.watchdog.heartbeat import Heartbeat, number_of
+from ms_summary_bridge.monitor.watchdog.watchdog_link import WatchdogLink
 from ms_summary_bridge.training.distributed import Place, find_place
 from ms_summary_bridge.training.faults import Faults
 
@@ -90,8 +91,7 @@ class Recorder:
         link: WriterLink | None = None,
         link_directory: str = "",
         tells_beginnings: bool = True,
-        tell_directory: Callable[[str], None] | None = None,
-        heartbeat: Heartbeat | None = None,
+        watchdog: WatchdogLink | None = None,
     ) -> None:
         """A training begins.
 
@@ -101,8 +101,7 @@ class Recorder:
             link: Of a SummaryBridge beside the monitor.
             link_directory: Where that one writes.
             tells_beginnings: Whether `StepTap.begin_step` will be called.
-            tell_directory: Is called by the writing thread with the directory of this rank.
-            heartbeat: Is told of every step.
+            watchdog: Is told of every step, of where files go and of checkpoints; its alarms are recorded like others.
         """
         self._place = place = self._given_place or find_place()
         self.training = msgspec.structs.replace(
@@ -116,7 +115,7 @@ class Recorder:
         )
         self._link = link
         self._link_directory = link_directory
-        self._tell_directory = tell_directory
+        self._watchdog = watchdog
         names = {metric.name for metric in self.config.metrics}
         self.breakdown = Breakdown(self._clock, tells_beginnings=tells_beginnings)
         reader = StepReader(self.training, names, self.faults)
@@ -141,7 +140,7 @@ class Recorder:
         divisor = training.loss_divisor  # of the loss as the network returns it
         self.tap = StepTap(
             self.breakdown,
-            heartbeat or Heartbeat(is_shared=False),
+            Heartbeat(is_shared=False) if watchdog is None else watchdog.heartbeat,
             reader,
             sampling.settle,
             faults=self.faults,
@@ -159,7 +158,11 @@ class Recorder:
         )
         self.tap.learning_rates = learning_rates
         self.alarms.ask = self.tap.ask
-        self._writer = Writer(self._make_sinks, self.faults, gather=sampling.gather, clock=self._clock)
+        if watchdog is not None:
+            self.alarms.tell_checkpoint = watchdog.tell_checkpoint
+            if self.run_directory is None and place.rank == 0:
+                self.run_directory = watchdog.run_directory  # made for what happened before
+        self._writer = Writer(self._make_sinks, self.faults, gather=self._gather, clock=self._clock)
         self.is_open = True
         where = f"{self.training.device} of {place.host}"
         text = f"global rank {place.rank} of {place.ranks} (from {place.source}), {where}"
@@ -173,8 +176,13 @@ class Recorder:
         """Is called by the writing thread, because it may have to wait for rank 0."""
         if self.run_directory is None:
             self.run_directory = choose_run_directory(self.config, self._place)
-        if self._tell_directory is not None:
-            self._tell_directory(rank_directory(self.run_directory, self._place.rank))
+        directory = rank_directory(self.run_directory, self._place.rank)
+        if self._watchdog is not None:
+            summary = ""
+            if {"tensorboard", "mindinsight"} & set(self.config.backends):
+                own = summary_directory(self.run_directory, self._place.rank, self._place.ranks)
+                summary = self._link_directory or own
+            self._watchdog.tell_directory(directory, summary)
         record = describe_run(self.config, self._place, self.run_directory)
         origin = Origin(
             project=self.config.project,
@@ -183,9 +191,13 @@ class Recorder:
             host=self._place.host,
             ranks=self._place.ranks,
         )
-        directory = rank_directory(self.run_directory, self._place.rank)
         self.alarm_sink = AlarmSink(
-            self.alarms, origin, directory, exit_code=self.config.exit_code, warn=self.faults.warn
+            self.alarms,
+            origin,
+            directory,
+            exit_code=self.config.exit_code,
+            warn=self.faults.warn,
+            put=lambda note: self._writer.put(note, is_late=True),
         )
         return [
             *make_sinks(
@@ -200,6 +212,18 @@ class Recorder:
             ),
             self.alarm_sink,  # behind all files, because what it does may take some time; so it is closed before them
         ]
+
+    def _gather(self) -> None:
+        """Deals with what was noted, on the writing thread."""
+        self._hear_watchdog()
+        self._sampling.gather()
+
+    def _hear_watchdog(self) -> None:
+        for message in [] if self._watchdog is None else self._watchdog.hear():
+            if isinstance(message, Note):
+                self._put(message)
+            else:
+                self.alarms.take(*message)
 
     def _put(self, item: Sample | Note) -> None:
         self._writer.put(item)
@@ -223,6 +247,7 @@ class Recorder:
             self._sampling.end(self.tap.read_rates)
         finally:
             self._writer.flush(_CLOSE_SECS)  # the run's directory is known then
+            self._hear_watchdog()
             self._writer.put(self._end_note(reason))
             self._writer.close(_CLOSE_SECS)
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from ms_summary_bridge.errors import BridgeError, ConfigError, MissingDependencyError
-from ms_summary_bridge.monitor.alarms.actions import OUTSIDE
+from ms_summary_bridge.monitor.alarms.actions import OUTSIDE, name_action
 from ms_summary_bridge.monitor.alarms.alarms import list_actions
 from ms_summary_bridge.monitor.config.fields import OWN_TYPES
 from ms_summary_bridge.monitor.model.config import MonitorConfig
@@ -148,17 +148,19 @@ def _find_alarms(config: MonitorConfig, outcomes: Path, files: Mapping[str, int]
         return {}
     content = outcomes.read_bytes() if outcomes.exists() else b"[]"
     told: dict[str, str] = {}
-    for title, problem in msgspec.json.decode(content, type=list[tuple[str, str]]):
-        told[title] = told.get(title) or problem  # two addresses of one host have one title
+    for name, problem in msgspec.json.decode(content, type=list[tuple[str, str]]):
+        told[name] = told.get(name) or problem
     found: dict[str, str] = {}
-    for action in list_actions(config):
+    actions = list_actions(config)
+    for action in actions:
+        name = name_action(action, actions)
         if action.kind in OUTSIDE:
-            problem = told.get(action.title, "it was not over before the end")
+            problem = told.get(name, "it was not over before the end")
         elif action.kind in _TRACES and not any(_TRACES[action.kind] in name for name in files):
             problem = "it has left no file"
         else:
             problem = ""
-        found[action.title] = found.get(action.title) or problem
+        found[name] = problem
     return found
 
 

@@ -331,6 +331,23 @@ def test_a_command_is_told_of_the_run(tmp_path: Path) -> None:
     assert told.read_text() == f"nonfinite{engine.directory}"
 
 
+def test_each_action_has_an_outcome_and_a_warning_of_its_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Two addresses of one host, and two calls of one program, have one title; the end of a training waits for all."""
+    hooks = [{"webhook": {"url": f"http://127.0.0.1:9/{name}", "attempts": 1}} for name in ("one", "two")]
+    commands = [{"command": [sys.executable, "-c", f"import time; time.sleep(1); exit({code})"]} for code in (0, 3)]
+    engine = Engine(tmp_path, alert_actions=["log", *hooks, *commands]).begin()
+    engine.step(1, outputs=math.nan)
+    engine.end()
+    lines = engine.lines()
+    outcomes = {line["action"]: line["problem"] for line in lines if line["kind"] == "action"}
+    program = f"command {sys.executable}"
+    assert set(outcomes) == {"webhook json 127.0.0.1", "webhook json 127.0.0.1 (2)", program, f"{program} (2)"}
+    assert (outcomes[program], outcomes[f"{program} (2)"]) == ("", "ended with 3")
+    assert all(line["rule"] == "nonfinite" for line in lines if line["kind"] == "action")
+    for name, problem in outcomes.items():
+        assert caplog.text.count(f"{name} was not told of nonfinite: ") == bool(problem)
+
+
 class _Deaf(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.send_error(404, f"unknown {self.path}")
@@ -353,6 +370,7 @@ def test_a_token_is_in_no_file_and_no_log(
         engine.end()
         server.shutdown()
     assert "webhook json 127.0.0.1 was not told of nonfinite: HTTP status 404" in caplog.text
+    assert "webhook feishu 127.0.0.1 was not told of nonfinite: HTTP status 404" in caplog.text
     assert TOKEN not in caplog.text
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any(path.name == "metrics.jsonl" for path in files)

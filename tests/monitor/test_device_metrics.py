@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import stat
+import subprocess
 import sys
 import threading
 import types
@@ -462,3 +464,30 @@ class TestMetrics:
         for got in (with_mindspore, MemoryUsage().sample(WINDOW)):
             assert isinstance(got, float)
             assert 10 < got < 10_000
+
+
+def test_host_memory_counts_what_data_workers_have_alone() -> None:
+    """A worker that leaked is seen; what a fork shares with the training is counted once."""
+    shared = bytearray(b"x") * (64 << 20)
+    metric = make_metric("host_memory")
+    before = metric.sample(Window(last=StepFacts(step=1)))
+    reading, writing = os.pipe()
+    code = "import sys; kept = bytearray(b'x') * (200 << 20); print('ready', flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        fork = os.fork()
+        if not fork:
+            os.read(reading, 1)
+            os._exit(0)
+        now = metric.sample(Window(last=StepFacts(step=1)))
+        os.close(writing)
+        os.kill(fork, signal.SIGKILL)
+        os.waitpid(fork, 0)
+        os.close(reading)
+        assert child.stdin is not None
+        child.stdin.close()
+    assert isinstance(before, float)
+    assert isinstance(now, float)
+    assert 195 < now - before < 255
+    assert len(shared) == 64 << 20

@@ -170,10 +170,11 @@ def test_a_full_disk_costs_one_warning_of_each_kind(tmp_path: Path) -> None:
             assert not file.flush()
     file.close()
     assert file.dropped == 200_000, "what did not fit into memory, and what waited at the end"
+    full = "/dev/full: more waits to be written than can be kept (No space left on device)"
     assert set(said) == {
-        "write: /dev/full cannot be written: No space left on device; it is tried again",
-        "full: /dev/full: more waits to be written than can be kept: lines are left out",
-        "missing: /dev/full lacks 200000 lines that could not be written",
+        "write /dev/full: /dev/full cannot be written: No space left on device; it is tried again",
+        f"full /dev/full: {full}: lines are left out",
+        "missing /dev/full: /dev/full lacks 200000 lines that could not be written: No space left on device",
     }
 
 
@@ -245,6 +246,38 @@ def test_lines_that_find_no_room_are_left_out_with_a_word() -> None:
     file.append(b"1")
     assert file.dropped == 1
     assert said == ["/dev/full: more waits to be written than can be kept: lines are left out"]
+
+
+def test_lines_that_a_full_disk_has_cost_are_named_in_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real, is_full = os.write, False
+
+    def write(descriptor: int, data: bytes) -> int:
+        if is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(descriptor, data)
+
+    monkeypatch.setattr(os, "write", write)
+    monkeypatch.setattr("ms_summary_bridge.monitor.sinks.line_file._MAX_WAITING_BYTES", 20_000)
+    engine = Engine(tmp_path, interval=0, metrics=["loss"]).begin()
+    for step in range(1, 301):
+        is_full = 100 <= step < 290
+        engine.step(step)
+        if step % 10 == 0:
+            engine.recorder.flush()
+    engine.end()
+    for directory in (engine.directory / "rank_0", engine.directory):  # each file for itself
+        lines = strict_lines(directory)
+        (lost,) = [line for line in lines if line["kind"] == "lost"]
+        assert lost["reason"] == "No space left on device"
+        samples = [line["step"] for line in lines if line["kind"] == "sample"]
+        assert lost["lines"] == 300 - len(samples)
+        assert lines[-1]["kind"] == "end"
+        text = (
+            f"{directory}/metrics.jsonl lacks {lost['lines']} lines that could not be written: No space left on device"
+        )
+        assert text in caplog.text
 
 
 def test_a_disk_that_does_not_answer_never_stops_the_training(

@@ -148,6 +148,9 @@ def test_gradients_vanish_when_they_stay_at_nothing() -> None:
 # ------------------------------------------------------------------ jumps
 
 
+EACH = {"reach": 0}  # each jump, however far the training has been before
+
+
 def noisy(seed: int, count: int, level: float = 2.0, spread: float = 0.05) -> np.ndarray[Any, np.dtype[np.float64]]:
     return level + spread * np.random.default_rng(seed).standard_normal(count)
 
@@ -157,7 +160,7 @@ def test_a_spike_is_seen_whatever_the_sign_and_scale_of_a_loss(level: float) -> 
     spread = 0.05 * (abs(level) or 1.0)
     series = noisy(1, 400, level, spread)
     series[300:303] += 30 * spread
-    alerts = show(make_rule("spike", {}), losses(series))
+    alerts = show(make_rule("spike", EACH), losses(series))
     assert alerts
     assert (alerts[0].step, alerts[0].first_step) == (302, 301)
     assert alerts[0].bound is not None
@@ -168,14 +171,14 @@ def test_a_spike_is_seen_whatever_the_sign_and_scale_of_a_loss(level: float) -> 
 def test_one_enormous_value_is_enough_and_one_bad_batch_is_not() -> None:
     series = noisy(2, 400)
     series[250] = 2.0 + 30 * 0.05
-    assert show(make_rule("spike", {}), losses(series)) == []
+    assert show(make_rule("spike", EACH), losses(series)) == []
     series[300] = 50.0
-    (alert,) = show(make_rule("spike", {}), losses(series))
+    (alert,) = show(make_rule("spike", EACH), losses(series))
     assert alert.step == 301
 
 
 def test_nothing_is_said_before_there_is_anything_to_compare_with() -> None:
-    assert show(make_rule("spike", {}), losses([1.0, 1000.0, 1.0, 5000.0] * 20)) == []
+    assert show(make_rule("spike", EACH), losses([1.0, 1000.0, 1.0, 5000.0] * 20)) == []
 
 
 def test_a_nan_never_poisons_the_window() -> None:
@@ -183,7 +186,7 @@ def test_a_nan_never_poisons_the_window() -> None:
     series[100:400:3] = NAN
     series[200] = math.inf
     series[500:503] = 5.0
-    alerts = show(make_rule("spike", {}), losses(series))
+    alerts = show(make_rule("spike", EACH), losses(series))
     assert [alert.step for alert in alerts][:1] == [502]
     assert all(math.isfinite(alert.fields["median"]) for alert in alerts)
 
@@ -192,15 +195,24 @@ def test_a_loss_of_zeros_is_judged_by_its_other_steps() -> None:
     """A hinge loss is zero in most steps: its median absolute deviation is zero, and yet nothing is wrong."""
     random = np.random.default_rng(4)
     series = np.where(random.random(5000) < 0.7, 0.0, random.random(5000))
-    assert show(make_rule("spike", {}), losses(series)) == []
-    assert show(make_rule("spike", {}), losses([0.0] * 1000)) == []
+    assert show(make_rule("spike", EACH), losses(series)) == []
+    assert show(make_rule("spike", EACH), losses([0.0] * 1000)) == []
 
 
 def test_a_new_level_is_learned() -> None:
     series = np.concatenate([noisy(5, 400), noisy(6, 1000, level=8.0)])
-    steps = [alert.step for alert in show(make_rule("spike", {}), losses(series))]
+    steps = [alert.step for alert in show(make_rule("spike", EACH), losses(series))]
     assert steps
     assert max(steps) < 1000
+
+
+def test_a_jump_that_is_no_farther_than_the_training_has_been_is_no_spike() -> None:
+    falling = 0.5 + 2.5 * np.exp(-np.arange(2000) / 300) + 0.02 * np.random.default_rng(3).standard_normal(2000)
+    falling[1000:1100] += 2.0
+    assert show(make_rule("spike", EACH), losses(falling)), "far out of the noise"
+    assert show(make_rule("spike", {}), losses(falling)) == [], "a curriculum begins anew"
+    falling[1500:] = 40.0
+    assert show(make_rule("spike", {}), losses(falling))[0].step in (1501, 1502)
 
 
 def test_gradients_explode_by_their_own_measure() -> None:
@@ -235,7 +247,7 @@ def test_a_loss_that_creeps_up_over_night() -> None:
     falling = 2.0 + 8.0 / np.sqrt(np.arange(1, 5001)) + 0.05 * np.random.default_rng(9).standard_normal(5000)
     rising = falling[-1] + np.linspace(0.0, 8.0, 20_000) + 0.05 * np.random.default_rng(10).standard_normal(20_000)
     series = losses(np.concatenate([falling, rising]))
-    assert show(make_rule("spike", {}), series) == []  # it is too slow for a spike
+    assert show(make_rule("spike", EACH), series) == []  # it is too slow for a spike
     alerts = show(make_rule("divergence", {}), series)
     assert alerts
     assert alerts[0].step < 15_000
@@ -268,6 +280,31 @@ def test_a_throughput_drop_to_a_third_is_seen_within_one_window(secs: float) -> 
     assert 0 < reported <= max(60.0, 2 * 3 * secs)  # of very long steps, two
     assert alerts[0].metric == "steps_per_second"
     assert alerts[0].fields["usual"] == pytest.approx(1 / secs, rel=0.01)
+
+
+@pytest.mark.parametrize(("hours", "noise"), [(6.0, 0.1), (24.0, 0.3)])
+def test_a_throughput_that_creeps_to_a_third_is_seen(hours: float, noise: float) -> None:
+    random = np.random.default_rng(5)
+    rule = make_rule("throughput_drop", {})
+    now, step, found = 0.0, 0, []
+    while now < (hours + 1) * 3600:
+        secs = float(1 + 2 * min(1.0, now / (hours * 3600))) * math.exp(noise * random.standard_normal())
+        now, step = now + secs, step + 1
+        alert = rule.observe(Point(step=step, values={"step_time": secs}, monotonic=now))
+        if alert is not None:
+            found.append((now, alert))
+    assert found
+    first, alert = found[0]
+    assert first < (hours + 0.5) * 3600
+    assert alert.fields["usual"] > 0.9, "what it was before"
+    steady = [(20_000, 1.0), (1000, 1.5), (20_000, 1.0)]
+    assert show(make_rule("throughput_drop", {}), steps_of(*steady)) == []
+
+
+def test_a_speed_that_is_meant_is_learned_in_the_end() -> None:
+    alerts = show(make_rule("throughput_drop", {}), steps_of((10_000, 1.0), (20_000, 3.0)))
+    assert alerts
+    assert alerts[-1].step < 14_000
 
 
 def test_steps_that_come_several_at_a_time_count_as_so_many() -> None:
@@ -325,6 +362,31 @@ def test_memory_that_is_noisy_or_comes_to_rest_is_no_leak(seed: int) -> None:
     assert show(rule(), sawtooth) == []
 
 
+@pytest.mark.parametrize("interval", [10.0, 30.0, 60.0])
+def test_memory_that_fills_within_5_minutes_is_seen_before(interval: float) -> None:
+    points = [
+        {"memory_usage": 3000 + 29_000 * interval * n / 300, "step": 10 * n, "monotonic": interval * n}
+        for n in range(1, int(300 / interval) + 1)
+    ]
+    alerts = show(make_rule("memory_trend", {"limit": 32_000.0}), points)
+    assert alerts
+    assert alerts[0].severity == "critical"
+    assert alerts[0].value is not None
+    assert alerts[0].value < 0.85 * 32_000
+    assert alerts[0].fields["hours_left"] * 3600 < 300
+
+
+def test_what_fills_at_the_beginning_and_comes_to_rest_is_no_leak() -> None:
+    def filling(top: float, secs: float) -> list[dict[str, float]]:
+        return [
+            {"memory_usage": top * min(1.0, 30.0 * n / secs), "step": 10 * n, "monotonic": 30.0 * n}
+            for n in range(1, 200)
+        ]
+
+    for top, secs in ((12_000.0, 300.0), (20_000.0, 60.0), (30_000.0, 90.0)):
+        assert show(make_rule("memory_trend", {"limit": 32_000.0}), filling(top, secs)) == []
+
+
 def test_without_a_limit_nothing_can_be_predicted() -> None:
     assert show(make_rule("memory_trend", {}), memory(50.0, 500)) == []
     alerts = show(make_rule("memory_trend", {"limits": {"memory_usage": 40_000.0}}), memory(50.0, 500))
@@ -338,7 +400,7 @@ ALARMING: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
     "overload": ({"secs": 1.0}, [{"temperature": 99.0}] * 2),
     "nonfinite": ({}, losses([NAN])),
     "overflow_streak": ({"steps": 2}, [{"overflow": True}] * 2),
-    "spike": ({}, losses([*noisy(2, 400), 9.0, 9.0])),
+    "spike": ({}, losses([*noisy(2, 400), 19.0, 19.0])),
     "gradient_explosion": ({}, [{"grad_norm": norm} for norm in (*noisy(2, 400), 900.0, 900.0)]),
     "gradient_vanishing": ({"steps": 2}, [{"grad_norm": 0.0}] * 2),
     "divergence": ({}, losses([*np.linspace(9.0, 1.0, 5000), *np.linspace(1.0, 9.0, 5000)])),

@@ -9,8 +9,8 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from ms_summary_bridge.monitor.config.file import load_config
 from ms_summary_bridge.monitor.config.schema import build_section_schema
 from ms_summary_bridge.monitor.model.alert_config import ActionConfig
 from ms_summary_bridge.monitor.model.config import WatchdogConfig
+from ms_summary_bridge.monitor.watchdog.assignment import poll_secs
 from ms_summary_bridge.monitor.watchdog.hang_limits import Hang, HangDetector, Recovery
 from ms_summary_bridge.monitor.watchdog.hang_report import Findings, describe_hang, report_text
 from ms_summary_bridge.monitor.watchdog.heartbeat import (
@@ -42,7 +43,6 @@ from ms_summary_bridge.monitor.watchdog.process_state import (
     read_state,
 )
 from ms_summary_bridge.monitor.watchdog.stacks import Offer, StackReader, offer_stacks, stack_of
-from ms_summary_bridge.monitor.watchdog.watchdog import poll_secs
 from tests.conftest import ROOT
 from tests.json_schema import is_valid
 
@@ -273,21 +273,22 @@ def test_nobody_reads_half_a_beat() -> None:
 
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
-    """A process with a second thread that answers to be asked for its stacks, and a fork of it."""
+    """A process that answers to be asked for its stacks, in which a thread waits in a pipe, and a fork of it."""
     code = """
-import os, sys, threading
+import os, sys, threading, time
 from ms_summary_bridge.monitor.watchdog.stacks import offer_stacks
 offer = offer_stacks()
+reading, writing = os.pipe()
 def wait_in_thread():
-    threading.Event().wait()
+    os.read(reading, 1)
 threading.Thread(target=wait_in_thread, daemon=True).start()
 if os.fork() == 0:
     def wait_in_fork():
-        sys.stdin.read()
+        time.sleep(600)
     wait_in_fork()
     os._exit(0)
 print(offer.signum, offer.descriptor, threading.get_ident(), flush=True)
-sys.stdin.read()
+time.sleep(600)
 """
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, start_new_session=True
@@ -310,20 +311,57 @@ def test_stacks_of_another_process(child: subprocess.Popen[bytes]) -> None:
         reader = StackReader(Offer(child.pid, signum, shared))
         (fork,) = find_descendants(child.pid)
         assert is_same_program(child.pid, fork.pid)
-        # As another thread answers where a driver keeps the main one from it.
-        text = reader._ask_thread(child.pid)
-        main = stack_of(text, ident)
-        assert main.strip().startswith('File "<string>", line 14 in <module>'), text
+        text = reader._ask(child.pid)
+        assert stack_of(text, ident).strip().endswith("in <module>"), text
+        assert "wait_in_thread" in text
         (answering,) = re.findall(r"Current thread 0x([0-9a-f]+)", text)
-        assert int(answering, 16) != ident
-        assert "wait_in_thread" in stack_of(text, int(answering, 16))
-        whole = reader._ask(child.pid)
-        assert int(re.findall(r"Current thread 0x([0-9a-f]+)", whole)[0], 16) == ident
-        assert "wait_in_fork" in reader._ask(fork.pid)
+        assert "_wait_for_ever" in stack_of(text, int(answering, 16)), "nobody else gets the signal"
+        assert "wait_in_fork" in reader._ask(fork.pid), "a fork answers by itself"
         assert "wait_in_thread" not in reader._ask(fork.pid)
         assert child.poll() is None
     finally:
         os.close(shared)
+
+
+C_CALLS = """
+import ctypes, errno, os, sys, time
+from ms_summary_bridge.monitor.watchdog.stacks import offer_stacks
+offer = offer_stacks()
+libc = (ctypes.PyDLL if sys.argv[2] == "held" else ctypes.CDLL)(None, use_errno=True)
+reading, writing = os.pipe()
+class Wait(ctypes.Structure):
+    _fields_ = [("fd", ctypes.c_int), ("events", ctypes.c_short), ("revents", ctypes.c_short)]
+calls = {
+    "usleep": lambda: libc.usleep(4_000_000),
+    "poll": lambda: libc.poll(ctypes.byref(Wait(reading, 1, 0)), 1, 4000),
+    "pause": lambda: libc.ppoll(None, 0, ctypes.byref((ctypes.c_long * 2)(4, 0)), None),
+}
+time.sleep(0.2)
+print(offer.signum, offer.descriptor, flush=True)
+result = calls[sys.argv[1]]()
+print(result, ctypes.get_errno() == errno.EINTR, flush=True)
+"""
+
+
+@pytest.mark.parametrize("call", ["usleep", "poll", "pause"])
+@pytest.mark.parametrize("gil", ["held", "free"])
+def test_no_system_call_is_ended_by_asking(call: str, gil: str) -> None:
+    process = subprocess.Popen([sys.executable, "-c", C_CALLS, call, gil], stdout=subprocess.PIPE, cwd=ROOT)
+    assert process.stdout is not None
+    try:
+        signum, descriptor = map(int, process.stdout.readline().split())
+        time.sleep(0.5)
+        shared = os.open(f"/proc/{process.pid}/fd/{descriptor}", os.O_RDWR | os.O_APPEND)
+        reader = StackReader(Offer(process.pid, signum, shared))
+        found = reader.read([])
+        os.close(shared)
+        assert "in <lambda>" in found[process.pid]
+        assert process.stdout.read().split() == [b"0", b"False"]
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
 
 
 def test_a_process_that_would_not_survive_the_question_is_not_asked() -> None:
@@ -360,25 +398,18 @@ def test_a_signal_that_somebody_uses_is_left_alone() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [offer.signum])
 
 
-def test_what_is_read_of_a_process(tmp_path: Path) -> None:
-    line = "7 (a b) (c) D 3 7 7 0 -1 4194304 9 0 0 0 250 150 0 0 20 0 12 0 98765 1 1"
-    (tmp_path / "7").mkdir()
-    (tmp_path / "7" / "stat").write_text(line)
-    (tmp_path / "7" / "wchan").write_text("devdrv_wait")
-    found = read_state(7, proc=str(tmp_path))
-    ticks = os.sysconf("SC_CLK_TCK")
-    assert found == ProcessState(7, "a b) (c", "D", 3, 12, 400 / ticks, 98765, "devdrv_wait")
+def test_what_is_read_of_a_process() -> None:
+    found = ProcessState(7, "a b) (c", "disk-sleep", 3, 12, 4.0, 98765.0, "devdrv_wait")
     assert found.describe() == "7 (a b) (c): in an uninterruptible wait (driver or disk) in devdrv_wait, 12 threads"
-    assert read_state(8, proc=str(tmp_path)) is None
-    (tmp_path / "7" / "stat").write_text("7 (a")
-    assert read_state(7, proc=str(tmp_path)) is None
+    assert read_state(1 << 30) is None
+    assert find_threads(1 << 30) == find_descendants(1 << 30) == []
 
 
 def test_what_is_read_of_this_process() -> None:
     found = read_state(os.getpid())
     assert found is not None
-    assert (found.state, found.parent, found.is_stopped, found.has_ended) == ("R", os.getppid(), False, False)
-    assert threading.get_native_id() in [thread.pid for thread in find_threads(os.getpid())]
+    assert (found.state, found.parent, found.is_stopped, found.has_ended) == ("running", os.getppid(), False, False)
+    assert threading.get_native_id() in find_threads(os.getpid())
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         assert process.pid in [child.pid for child in find_descendants(os.getpid())]
         process.send_signal(signal.SIGSTOP)

@@ -158,7 +158,7 @@ def test_a_hang_is_reported_once_with_stacks(tmp_path: Path, kind: str, phase: s
         assert function in note["found"]["stacks"][str(running.process.pid)]
         assert "writer.py" in note["found"]["stacks"][str(running.process.pid)], "of all threads"
         # Who waits for the GIL looks for it every 5 ms.
-        assert note["found"]["process"]["state"] in ("S", "R" if kind == "thread" else "S")
+        assert note["found"]["process"]["state"] in ("sleeping", "running" if kind == "thread" else "sleeping")
         (report,) = (tmp_path / "default" / "run" / "rank_0").glob("hang-*.txt")
         text = report.read_text()
         assert text.splitlines()[0].startswith(f"CRITICAL hang: step {note['step']}, rank 0: no sign of life for ")
@@ -270,10 +270,14 @@ def test_others_are_told_while_the_training_can_do_nothing(tmp_path: Path) -> No
             wait_until(lambda: has_gone(running.watchdog))
             failed = [note for note in running.notes() if note.get("problem")]
             assert failed
-            assert all(note["action"] == "webhook json 127.0.0.1" for note in failed)
+            assert all(note["action"] == "webhook json 127.0.0.1 (2)" for note in failed), "not the first one"
             said = running.output + json.dumps(running.notes())
             assert "hook-0123456789" not in said
             assert "hook-9876543210" not in said
+            lines = strict_lines(tmp_path / "default" / "run" / "rank_0")
+            told_of = [(line["action"], bool(line["problem"])) for line in lines if line["kind"] == "action"]
+            names = ("command /bin/sh", "webhook json 127.0.0.1", "webhook json 127.0.0.1 (2)")
+            assert sorted(told_of) == sorted((name, name.endswith(")")) for name in names for _ in range(2))
 
 
 # ------------------------------------------------------------------ and what becomes of the processes

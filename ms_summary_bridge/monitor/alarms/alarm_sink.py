@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ms_summary_bridge.files.atomic import replace_file
-from ms_summary_bridge.monitor.alarms.actions import OUTSIDE, Origin, message_text
+from ms_summary_bridge.monitor.alarms.actions import OUTSIDE, Origin, message_text, name_action, outcome_note
 from ms_summary_bridge.monitor.alarms.actions.runner import ActionRunner
 from ms_summary_bridge.monitor.alarms.alarms import Alarms, AlertNote, describe_checkpoint
 from ms_summary_bridge.monitor.model.alert import Alert
@@ -32,6 +32,7 @@ class AlarmSink:
         directory: This rank's.
         exit_code: With which the process ends after a stop; for the report.
         warn: Called with (kind, message).
+        put: Takes notes, from any thread, also while all is being closed.
     """
 
     def __init__(
@@ -42,20 +43,23 @@ class AlarmSink:
         *,
         exit_code: int | None,
         warn: Callable[[str, str], None],
+        put: Callable[[Note], None],
     ) -> None:
         self._alarms = alarms
         self._origin = origin
         self._directory = directory
         self._exit_code = exit_code
         self._warn = warn
+        self._put = put
         self._has_reported = False
         self._runner = ActionRunner(origin, self._hear)
         self.outcomes: list[tuple[str, str]] = []
-        """What became of actions for the outside: title and problem, empty for none."""
+        """What became of actions for the outside: name and problem, empty for none."""
 
     def open(self) -> None:
-        """Tells the ranks where to agree on a stop."""
+        """Tells the ranks where to agree on a stop, and the rules what the run had reached before."""
         self._alarms.stop.open(self._origin.run_directory)
+        self._alarms.recall(self._directory)
 
     def write_sample(self, sample: Sample) -> None:
         """Shows a sample to the rules."""
@@ -83,9 +87,12 @@ class AlarmSink:
             self._warn("actions", "the end of the training came before all actions of alarms were done")
 
     def _hear(self, action: ActionConfig, alert: Alert, problem: str) -> None:
-        self.outcomes.append((action.title, problem))
+        name = name_action(action, self._alarms.actions)
+        note = outcome_note(name, alert, problem)
+        self.outcomes.append((name, problem))
+        self._put(note)
         if problem:
-            self._warn(f"action {action.title}", f"{action.title} was not told of {alert.rule}: {problem}")
+            self._warn(f"action {name}", note.text)
 
     def _path(self, name: str) -> str:
         os.makedirs(self._directory, exist_ok=True)

@@ -12,14 +12,15 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 import psutil
 
 from ms_summary_bridge.monitor.alarms.actions import OUTSIDE
-from ms_summary_bridge.monitor.alarms.rules import Point, Rule, make_rule
+from ms_summary_bridge.monitor.alarms.earlier import read_level
+from ms_summary_bridge.monitor.alarms.rules import Level, Point, Rule, make_rule
 from ms_summary_bridge.monitor.alarms.stop import StopAgreement
 from ms_summary_bridge.monitor.metrics.device import memory_totals
 from ms_summary_bridge.monitor.model.alert import Alert
@@ -29,7 +30,7 @@ from ms_summary_bridge.monitor.model.facts import StepFacts, TrainingFacts
 from ms_summary_bridge.monitor.model.sample import Note, Sample
 from ms_summary_bridge.training.faults import Faults
 
-__all__ = ["Alarms", "AlertNote", "describe_checkpoint", "list_actions", "memory_limits"]
+__all__ = ["Alarms", "AlertNote", "alert_note", "describe_checkpoint", "list_actions", "memory_limits", "watchdog_note"]
 
 _OF_STEPS: Final = ("loss", "grad_norm", "loss_scale", "overflow", "step_time", "data_time")
 """What is known of every step, whether it is measured or not."""
@@ -85,15 +86,18 @@ class Alarms:
         faults: Faults,
         stop: StopAgreement,
     ) -> None:
-        self._config = config
         self._training = training
         self._put = put
         self._faults = faults
         self.stop = stop
+        self.actions = list_actions(config)
+        """All that may be done, each once."""
         self.counts: dict[str, int] = {}
         """How many alarms each rule raised."""
         self.ask: Callable[[], None] | None = None
         """Is called where an alarm asks the training thread for something."""
+        self.tell_checkpoint: Callable[[int, str], None] | None = None
+        """Is told of each checkpoint as well."""
         self.checkpoint_due: Alert | None = None
         """An alarm whose action `save_checkpoint` waits for the training thread."""
         self._checkpoints: list[tuple[int, str]] = []
@@ -123,6 +127,19 @@ class Alarms:
         """Returns the metrics of which NaN and infinity are an alarm."""
         found = [name for armed in self._steps if armed.rule.name == "nonfinite" for name in armed.rule.metrics]
         return frozenset(found)
+
+    def recall(self, directory: str) -> None:
+        """Learns from the journal in a rank's directory what the run had reached before, on the thread that writes."""
+        known: dict[str, Level | None] = {}
+        for armed in (*self._steps, *self._samples):
+            if type(armed.rule).recall is Rule.recall:
+                continue
+            metric = armed.rule.metrics[0]
+            if metric not in known:
+                known[metric] = read_level(directory, metric, initial_step=self._training.initial_step)
+            level = known[metric]
+            if level is not None:
+                armed.rule.recall(level)
 
     # ------------------------------------------------------------------ what is seen
 
@@ -196,9 +213,25 @@ class Alarms:
 
     # ------------------------------------------------------------------ what is raised
 
+    def _count(self, alert: Alert) -> int:
+        count = self.counts[alert.rule] = self.counts.get(alert.rule, 0) + 1
+        return count
+
+    def take(self, alert: Alert, titles: Sequence[str]) -> None:
+        """Takes an alarm of the watchdog, which has told the console and done its actions itself.
+
+        Args:
+            alert: The alarm, or that one is over.
+            titles: Its actions.
+        """
+        count = 0 if alert.severity == "info" else self._count(alert)
+        self._put(watchdog_note(alert, ranks=self._training.ranks, count=count, titles=titles))
+
     def note_checkpoint(self, step: int, path: str) -> None:
         """Learns of a checkpoint that was saved after a step."""
         self._checkpoints.append((step, path))
+        if self.tell_checkpoint is not None:
+            self.tell_checkpoint(step, path)
         del self._checkpoints[:-_KEPT]
 
     def raise_test(self, step: int, wall_time: float) -> None:
@@ -211,7 +244,7 @@ class Alarms:
             severity="info",
             message="this is a test of the alarms: nothing is wrong",
         )
-        self.raise_alarm(test, list_actions(self._config))
+        self.raise_alarm(test, self.actions)
 
     def raise_alarm(self, alert: Alert, actions: tuple[ActionConfig, ...], *, silent: int = 0) -> None:
         """Raises an alarm, whatever its rule and the cool-down say.
@@ -222,34 +255,69 @@ class Alarms:
             silent: How often it would have been raised since the last time.
         """
         kinds = [action.kind for action in actions]
-        count = self.counts[alert.rule] = self.counts.get(alert.rule, 0) + 1
         good = [saved for saved in self._checkpoints if saved[0] < alert.first_step and os.path.exists(saved[1])]
-        checkpoint = max(good, default=None)
-        text = _describe(alert, self._training.ranks, silent, "stop" in kinds, checkpoint)
-        names = [action.title for action in actions]
-        fields: dict[str, Any] = {**msgspec.structs.asdict(alert), "fields": alert.plain()["fields"]}
-        for name in ("step", "wall_time", "rank"):  # every line of a journal has these
-            del fields[name]
-        fields |= {"since_step": alert.first_step, "actions": names, "count": count, "silent": silent}
-        self._put(
-            AlertNote(
-                kind="alert",
-                step=alert.step,
-                wall_time=alert.wall_time,
-                text=text,
-                fields=fields,
-                level=_LEVELS[alert.severity] if "log" in kinds or "stop" in kinds else None,
-                alert=alert,
-                actions=actions,
-                checkpoint=checkpoint,
-            )
+        note = alert_note(
+            alert,
+            ranks=self._training.ranks,
+            count=self._count(alert),
+            titles=[action.title for action in actions],
+            silent=silent,
+            stops="stop" in kinds,
+            checkpoint=max(good, default=None),
         )
+        note.level = _LEVELS[alert.severity] if "log" in kinds or "stop" in kinds else None
+        note.actions = actions
+        self._put(note)
         if "save_checkpoint" in kinds:
             self.checkpoint_due = alert
         if "stop" in kinds:
             self.stop.ask(f"{alert.rule}: {alert.message}")
         if self.ask is not None and (self.stop.is_asked or self.checkpoint_due is not None):
             self.ask()
+
+
+def alert_note(
+    alert: Alert,
+    *,
+    ranks: int,
+    count: int,
+    titles: Sequence[str],
+    silent: int = 0,
+    stops: bool = False,
+    checkpoint: tuple[int, str] | None = None,
+) -> AlertNote:
+    """Returns an alarm as all sinks take it; there is nothing to be done for it, and the console does not say it.
+
+    Args:
+        alert: The alarm.
+        ranks: How many processes train.
+        count: How many of its rule there were, with this one.
+        titles: What is done for it.
+        silent: How often it would have been raised since the last time.
+        stops: Whether it ends the training.
+        checkpoint: Step and path of the last checkpoint from before it; None for none that is known.
+    """
+    fields: dict[str, Any] = {**msgspec.structs.asdict(alert), "fields": alert.plain()["fields"]}
+    for name in ("step", "wall_time", "rank"):  # every line of a journal has these
+        del fields[name]
+    fields |= {"since_step": alert.first_step, "actions": list(titles), "count": count, "silent": silent}
+    return AlertNote(
+        kind="alert",
+        step=alert.step,
+        wall_time=alert.wall_time,
+        text=_describe(alert, ranks, silent, stops, checkpoint),
+        fields=fields,
+        level=None,
+        alert=alert,
+        checkpoint=checkpoint,
+    )
+
+
+def watchdog_note(alert: Alert, *, ranks: int, count: int, titles: Sequence[str]) -> Note:
+    """Returns an alarm of the watchdog as all sinks take it, or that one is over; arguments as `alert_note`."""
+    if alert.severity == "info":
+        return Note(kind="milestone", step=alert.step, wall_time=alert.wall_time, text=alert.message, level=None)
+    return alert_note(alert, ranks=ranks, count=count, titles=titles)
 
 
 def list_actions(config: MonitorConfig) -> tuple[ActionConfig, ...]:

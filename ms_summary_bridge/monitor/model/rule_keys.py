@@ -8,9 +8,10 @@ from msgspec import Meta
 
 from ms_summary_bridge.monitor.model.keys import AboveZero, Count, MetricKey, NotNegative, Share, ZeroOrMore, key
 
-__all__ = ["RULE_KEYS", "Mode"]
+__all__ = ["RULE_KEYS", "Mode", "Swing"]
 
 Mode = Literal["min", "max"]
+Swing = Literal["falling", "oscillating"]
 
 _Metric = Annotated[MetricKey, key("the metric")]
 _Kept = Annotated[int, Meta(ge=16, le=100_000)]  # steps that a rule keeps in memory
@@ -35,6 +36,7 @@ RULE_KEYS: Final[dict[str, dict[str, Any]]] = {
         "factor": Annotated[AboveZero, key("how many spreads above the median is too far")],
         "window": _Window,
         "warm_up": _WarmUp,
+        "reach": Annotated[NotNegative, key("times all that it was so far that it must jump beyond; 0 for each jump")],
     },
     "gradient_explosion": {
         "factor": Annotated[_Above1, key("how many times the median is too much")],
@@ -47,8 +49,9 @@ RULE_KEYS: Final[dict[str, dict[str, Any]]] = {
     },
     "divergence": {
         "metric": _Metric,
-        "share": Annotated[Share, key("which part of what was gained must be lost")],
-        "window": Annotated[_Kept, key("steps of one median")],
+        "share": Annotated[Share, key("by which part of its best it must have risen")],
+        "window": Annotated[_Kept, key("for how many steps it must stay there")],
+        "mode": Annotated[Swing, key("oscillating for a loss that swings by nature")],
     },
     "not_improving": {
         "metric": _Metric,

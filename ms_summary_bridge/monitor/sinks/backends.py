@@ -38,7 +38,10 @@ __all__ = [
     "JournalSink",
     "SummarySink",
     "Warn",
+    "alarm_marker",
+    "live_config",
     "make_sinks",
+    "note_text",
     "require_backends",
     "summary_directory",
 ]
@@ -62,9 +65,10 @@ def require_backends(config: MonitorConfig) -> None:
         raise MissingDependencyError("the backend 'wandb' needs a package that is not installed: pip install wandb")
 
 
-def summary_directory(run_directory: str) -> str:
-    """Returns where both viewers' files of a run are."""
-    return os.path.join(run_directory, "summary")
+def summary_directory(run_directory: str, rank: int = 0, ranks: int = 1) -> str:
+    """Returns where both viewers' files of a run are, or those of one of several ranks."""
+    directory = os.path.join(run_directory, "summary")
+    return rank_directory(directory, rank) if ranks > 1 else directory
 
 
 def make_sinks(
@@ -154,21 +158,23 @@ class JournalSink:
             self._csv.close()
 
 
-def _own_link(run_directory: str, training: TrainingFacts) -> WriterLink:
-    directory = summary_directory(run_directory)
-    if training.ranks > 1:
-        directory = rank_directory(directory, training.rank)
+def live_config(directory: str, rank: int, host: str) -> LiveRunConfig:
+    """Returns how the files for both viewers that begin now are named."""
     now = time.time()
-    config = LiveRunConfig(
+    return LiveRunConfig(
         summary_dir=directory,
         tensorboard_dir=directory,
         seconds=int(now),
         wall_time=now,
-        device=training.rank,
-        host=training.host.replace("/", "_") or "host",
+        device=rank,
+        host=host.replace("/", "_") or "host",
         pid=os.getpid(),
     )
-    return WriterLink(config, queue_bytes=_QUEUE_BYTES)
+
+
+def _own_link(run_directory: str, training: TrainingFacts) -> WriterLink:
+    directory = summary_directory(run_directory, training.rank, training.ranks)
+    return WriterLink(live_config(directory, training.rank, training.host), queue_bytes=_QUEUE_BYTES)
 
 
 class SummarySink:
@@ -213,14 +219,10 @@ class SummarySink:
 
     def write_note(self, note: Note) -> None:
         """Takes a note. Each kind has its tag: TensorBoard's fast loader shows one text for each tag and step."""
-        if note.kind == "alert":  # a marker beside the curves: how many alarms there were until here
-            marker = {
-                "tag": f"{TAG_PREFIX}alarms/{note.fields['rule']}",
-                "value": np.asarray(float(note.fields["count"])),
-            }
-            self._link.put_values(note.step, note.wall_time, {"scalar": [marker]})
-        text = note.text.replace("\n", "  \n")  # two spaces: a line break in markdown
-        self._link.put("note", note.step, note.wall_time, f"{TAG_PREFIX}{note.kind}", text)
+        marker = alarm_marker(note)
+        if marker:
+            self._link.put_values(note.step, note.wall_time, marker)
+        self._link.put("note", note.step, note.wall_time, f"{TAG_PREFIX}{note.kind}", note_text(note))
 
     def flush(self) -> None:
         """Does nothing: the writer process keeps its own time."""
@@ -229,6 +231,19 @@ class SummarySink:
         """Waits for the writer process, if it is the monitor's own."""
         if self._owns_link:
             self._link.close(_CLOSE_SECS)
+
+
+def alarm_marker(note: Note) -> dict[str, list[dict[str, Any]]]:
+    """Returns what stands beside the curves for an alarm: how many of its rule there were; empty for other notes."""
+    if note.kind != "alert":
+        return {}
+    value = np.asarray(float(note.fields["count"]))
+    return {"scalar": [{"tag": f"{TAG_PREFIX}alarms/{note.fields['rule']}", "value": value}]}
+
+
+def note_text(note: Note) -> str:
+    """Returns a note as TensorBoard shows it: two spaces are a line break in markdown."""
+    return note.text.replace("\n", "  \n")
 
 
 def _cell(value: object) -> str:

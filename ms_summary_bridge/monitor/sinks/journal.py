@@ -1,8 +1,9 @@
 """The journal: one line of strict JSON for each sample and each thing that happened.
 
-Lines have a `kind`: `header` (at the start of each session and each file), `sample`, `warning`, `milestone`, `healed`,
-`end`. A number that JSON cannot hold is null, and `nonfinite` says which it was. The files of one journal are
-`metrics.1.jsonl`, `metrics.2.jsonl`, ... and, newest, `metrics.jsonl`.
+Lines have a `kind`: `header` (at the start of each session and each file), `sample`, `warning`, `alert`, `action` (what
+became of a webhook or a command), `milestone`, `stop`, `healed`, `lost` (lines that a full disk has cost), `end`. A
+number that JSON cannot hold is null, and `nonfinite` says which it was. The files of one journal are `metrics.1.jsonl`,
+`metrics.2.jsonl`, ... and, newest, `metrics.jsonl`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ms_summary_bridge.errors import LogdirError
 from ms_summary_bridge.monitor.model.sample import Note, Sample, strict_numbers
 from ms_summary_bridge.monitor.sinks.line_file import LineFile
 
-__all__ = ["JOURNAL", "Journal", "journal_files", "read_journal", "sample_line"]
+__all__ = ["JOURNAL", "Journal", "journal_files", "note_line", "read_journal", "sample_line"]
 
 JOURNAL: Final = "metrics.jsonl"
 
@@ -50,6 +51,14 @@ def sample_line(sample: Sample, rank: int) -> dict[str, Any]:
     return line
 
 
+def note_line(note: Note, rank: int) -> dict[str, Any]:
+    """Returns a note as a line of the journal."""
+    numbers = {name: value for name, value in note.fields.items() if isinstance(value, float)}
+    strict, nonfinite = strict_numbers(numbers)
+    line = {"kind": note.kind, "step": note.step, "wall_time": note.wall_time, "rank": rank, "text": note.text}
+    return {**line, **note.fields, **strict, **({"nonfinite": nonfinite} if nonfinite else {})}
+
+
 class Journal:
     """Writes the journal of one rank.
 
@@ -73,10 +82,15 @@ class Journal:
         self._rank = rank
         self._header = header
         self._warn = warn
-        self.file = LineFile(os.path.join(directory, JOURNAL), warn, head=self._head, max_bytes=max_bytes)
+        path = os.path.join(directory, JOURNAL)
+        self.file = LineFile(path, warn, head=self._head, lost=self._lost, max_bytes=max_bytes)
 
     def _head(self) -> bytes:
         return _ENCODER.encode({"kind": "header", "format": 1, "wall_time": time.time(), **self._header})
+
+    def _lost(self, count: int, reason: str) -> bytes:
+        moment = {"wall_time": time.time(), "rank": self._rank}
+        return _ENCODER.encode({"kind": "lost", "lines": count, "reason": reason, **moment})
 
     def open(self) -> None:
         """Opens the file, and heals it if the last session of the run crashed."""
@@ -95,16 +109,7 @@ class Journal:
 
     def write_note(self, note: Note) -> None:
         """Takes a note."""
-        numbers = {name: value for name, value in note.fields.items() if isinstance(value, float)}
-        strict, nonfinite = strict_numbers(numbers)
-        line = {
-            "kind": note.kind,
-            "step": note.step,
-            "wall_time": note.wall_time,
-            "rank": self._rank,
-            "text": note.text,
-        }
-        self.write({**line, **note.fields, **strict, **({"nonfinite": nonfinite} if nonfinite else {})})
+        self.write(note_line(note, self._rank))
 
     def flush(self) -> bool:
         """Hands all to the operating system; returns whether that was possible."""

@@ -27,6 +27,9 @@ class LineFile:
         path: The file. Its directory is made with it.
         warn: Called with (kind, message); the caller passes on the first of each kind.
         head: Gives the line that each new file begins with.
+        lost: Gives the line that says how many could not be written, and why; put in where that is over.
+        takes_over: Whether the process that wrote it has died: what is left of it, such as its data workers, may hold
+            the lock yet.
         max_bytes: Size beyond which the file is put aside under the next number, and a new one begun; None for never.
     """
 
@@ -36,11 +39,17 @@ class LineFile:
         warn: Callable[[str, str], None],
         *,
         head: Callable[[], bytes] | None = None,
+        lost: Callable[[int, str], bytes] | None = None,
+        takes_over: bool = False,
         max_bytes: int | None = None,
     ) -> None:
         self.path = path
         self._warn = warn
         self._head = head
+        self._lost = lost
+        self._takes_over = takes_over
+        self._reason = ""  # why nothing could be written the last time
+        self._told = 0  # of `dropped`
         self._max_bytes = max_bytes
         self._descriptor = -1
         self._size = 0
@@ -55,10 +64,14 @@ class LineFile:
         """Takes one line, without its end."""
         if self._waiting_bytes > _MAX_WAITING_BYTES:
             self.dropped += 1
-            self._warn("full", f"{self.path}: more waits to be written than can be kept: lines are left out")
+            why = f" ({self._reason})" if self._reason else ""
+            self._say("full", f": more waits to be written than can be kept{why}: lines are left out")
             return
         self._waiting.append(line + b"\n")
         self._waiting_bytes += len(line) + 1
+
+    def _say(self, kind: str, what: str) -> None:
+        self._warn(f"{kind} {self.path}", f"{self.path}{what}")
 
     def open(self) -> bool:
         """Opens the file if it is not open; returns whether it is."""
@@ -70,7 +83,8 @@ class LineFile:
             self._heal()
             self._size = os.fstat(descriptor).st_size
         except OSError as error:
-            self._warn("open", f"{self.path} cannot be opened: {error.strerror}; it is tried again")
+            self._reason = error.strerror or str(error)
+            self._say("open", f" cannot be opened: {self._reason}; it is tried again")
             self._close()
             return False
         if self._head is not None:
@@ -85,14 +99,14 @@ class LineFile:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         descriptor = os.open(self.path, flags, 0o644)
         try:
-            if try_lock(descriptor):
+            if self._takes_over or try_lock(descriptor):
                 return descriptor
         except OSError:  # a file system without locks
             return descriptor
         os.close(descriptor)
         root, ending = os.path.splitext(self.path)
         other = f"{root}-{os.getpid()}{ending}"
-        self._warn("locked", f"another process writes {self.path}; this one writes {other}")
+        self._warn(f"locked {self.path}", f"another process writes {self.path}; this one writes {other}")
         self.path = other
         return os.open(other, flags, 0o644)
 
@@ -121,11 +135,11 @@ class LineFile:
         if not self._waiting and self._descriptor < 0:
             return True
         if self._descriptor >= 0 and not self._is_there():
-            self._warn("gone", f"{self.path} was removed while it was written; a new file is begun")
+            self._say("gone", " was removed while it was written; a new file is begun")
             self._close()
         if not self.open():
             return False
-        while self._waiting:
+        while self._waiting or self._tell_lost():
             if self._max_bytes is not None and self._size > self._max_bytes and not self._rotate():
                 return False
             # Whole lines in one call, so that a reader and a crash meet torn ones as seldom as can be.
@@ -139,11 +153,22 @@ class LineFile:
             try:
                 written = os.write(self._descriptor, chunk)
             except OSError as error:
-                self._warn("write", f"{self.path} cannot be written: {error.strerror}; it is tried again")
+                self._reason = error.strerror or str(error)
+                self._say("write", f" cannot be written: {self._reason}; it is tried again")
                 return False
             self._size += written
             self._waiting_bytes -= written
             self._waiting[:count] = [chunk[written:]] if written < len(chunk) else []
+        return True
+
+    def _tell_lost(self) -> bool:
+        """Puts in how many lines are missing here; returns whether there was such a thing to say."""
+        if self._lost is None or self.dropped == self._told:
+            return False
+        line = self._lost(self.dropped - self._told, self._reason) + b"\n"
+        self._told = self.dropped
+        self._waiting.append(line)
+        self._waiting_bytes += len(line)
         return True
 
     def _is_there(self) -> bool:
@@ -161,7 +186,7 @@ class LineFile:
         try:
             os.rename(self.path, f"{root}.{number}{ending}")
         except OSError as error:
-            self._warn("rotate", f"{self.path} cannot be put aside: {error.strerror}; it grows on")
+            self._say("rotate", f" cannot be put aside: {error.strerror}; it grows on")
             self._max_bytes = None
             return True
         self._close()
@@ -179,5 +204,5 @@ class LineFile:
             self.dropped += len(self._waiting)
             self._waiting, self._waiting_bytes = [], 0
         if self.dropped:
-            self._warn("missing", f"{self.path} lacks {self.dropped} lines that could not be written")
+            self._say("missing", f" lacks {self.dropped} lines that could not be written: {self._reason}")
         self._close()

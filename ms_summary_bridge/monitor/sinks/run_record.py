@@ -23,7 +23,14 @@ from ms_summary_bridge.monitor.model.alert_config import hide_secrets
 from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.training.distributed import Place
 
-__all__ = ["choose_run_directory", "describe_run", "find_commit", "rank_directory"]
+__all__ = [
+    "choose_run_directory",
+    "describe_run",
+    "find_commit",
+    "make_run_directory",
+    "project_directory",
+    "rank_directory",
+]
 
 _WAIT_SECS: Final = 30.0
 _START_SPREAD_SECS: Final = 120.0  # how far apart the processes of one training may start
@@ -37,17 +44,24 @@ def choose_run_directory(config: MonitorConfig, place: Place) -> str:
     Without a `run_id` it is named by the time. All ranks must use the same one and may have no other way to talk yet:
     rank 0 leaves a note beside the runs, under the address of the launch, and the others wait for it.
     """
-    project = os.path.abspath(os.path.expanduser(os.path.join(config.save_dir, _file_name(config.project))))
+    project = project_directory(config)
     if config.run_id is not None:
         return os.path.join(project, _file_name(config.run_id))
     note = os.path.join(project, f".launch-{_launch()}-{next(_calls)}.json")
     if place.rank == 0:
-        directory = _make_new(project)
+        directory = make_run_directory(project)
         if place.ranks > 1:
             _leave_note(note, os.path.basename(directory))
         return directory
     run = wait_for(lambda: _read_note(note), 0.1, _WAIT_SECS)
-    return os.path.join(project, run) if run is not None else _make_new(project)  # no shared disk, or rank 0 has none
+    return (
+        os.path.join(project, run) if run is not None else make_run_directory(project)
+    )  # no shared disk, or rank 0 has none
+
+
+def project_directory(config: MonitorConfig) -> str:
+    """Returns where the runs of a project are."""
+    return os.path.abspath(os.path.expanduser(os.path.join(config.save_dir, _file_name(config.project))))
 
 
 def rank_directory(run_directory: str, rank: int) -> str:
@@ -61,7 +75,8 @@ def _file_name(name: str) -> str:
     return safe if safe not in ("", ".", "..") else "_"
 
 
-def _make_new(project: str) -> str:
+def make_run_directory(project: str) -> str:
+    """Makes a directory for a run, named by the time, and returns it."""
     name = time.strftime("%Y%m%d-%H%M%S")
     for number in range(1, 1000):
         directory = os.path.join(project, name if number == 1 else f"{name}-{number}")

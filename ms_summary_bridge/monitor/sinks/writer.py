@@ -86,9 +86,14 @@ class Writer:
         self.dropped = 0
         """Items that found no room."""
 
-    def put(self, item: Sample | Note) -> None:
-        """Takes one item, at once."""
-        if len(self._items) >= self._limit or self._is_closing:
+    def put(self, item: Sample | Note, *, is_late: bool = False) -> None:
+        """Takes one item, at once.
+
+        Args:
+            item: The item.
+            is_late: Whether it may come of a sink's own end: it is for those that are closed after that one.
+        """
+        if len(self._items) >= self._limit or (self._is_closing and not is_late):
             self.dropped += 1
             self._warn("dropped", "values come faster than they can be written: some are left out")
             return
@@ -156,8 +161,10 @@ class Writer:
             self._wake.wait(_IDLE_SECS if self._gather is None else _GATHER_SECS)
             self._wake.clear()
         self._is_written = True
-        for sink in reversed(sinks):
-            self._call(sink, "close")
+        while sinks:
+            self._call(sinks.pop(), "close")
+            if self._items:
+                self._write_all(sinks)  # what became of the last actions
 
     def _call_gather(self, gather: Callable[[], object]) -> None:
         self._at = "a metric or a rule has not returned"

@@ -1,1 +1,1 @@
-"""The process beside a training that sees when it hangs."""
+"""The process beside a training that sees when it hangs or dies."""

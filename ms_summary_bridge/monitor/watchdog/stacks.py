@@ -3,21 +3,25 @@
 Linux only (memfd); `offer_stacks` raises OSError elsewhere.
 
 A signal runs faulthandler's handler, in C: it takes no lock and no GIL, and it works while a C call holds the GIL for
-ever. What it writes goes to memory shared with the one who asked, so that no disk can hold it up. Python registers it
-with SA_RESTART, so that most system calls it interrupts go on by themselves.
+ever. A signal would end some system calls of the thread that gets it, those that sleep or wait for several descriptors.
+So there is a thread, in the process and in each of its forks, that does nothing but wait for it; no other is touched.
+What the handler writes goes to memory shared with the one who asked: no disk can hold it up.
 
-Source: Python's Modules/faulthandler.c (`faulthandler_register`, `faulthandler_user`), measured on 3.11: at most 100
-threads and 100 frames of each.
+Sources: Python's Modules/faulthandler.c (`faulthandler_register`, `faulthandler_user`), measured on 3.11: at most 100
+threads and 100 frames of each; signal(7); Linux hands a signal that is sent to a thread's number to that thread, if it
+neither blocks it nor has another one waiting (`complete_signal` in kernel/signal.c).
 """
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import faulthandler
 import os
 import re
 import signal
 import time
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -28,6 +32,7 @@ from ms_summary_bridge.monitor.watchdog.process_state import (
     find_threads,
     is_free,
     is_same_program,
+    read_state,
 )
 
 __all__ = ["Offer", "StackReader", "offer_stacks", "stack_of"]
@@ -38,6 +43,8 @@ _POLL_SECS: Final = 0.02
 _MAX_CHILDREN: Final = 16
 _SETTLED_SECS: Final = 1.0  # a younger child may be about to become another program
 _HEADER: Final = re.compile(r"(?:Current thread|Thread) 0x([0-9a-f]+)\b.*")
+_NAME: Final = "msb stacks"
+"""Of the thread that waits for the signal; the kernel keeps 15 characters."""
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -58,7 +65,7 @@ _offered: list[Offer] = []
 
 
 def offer_stacks() -> Offer | None:
-    """Makes this process answer; returns None if every signal that could be used is used by somebody else.
+    """Makes this process and its forks answer; returns None if all signals that could be used are used by others.
 
     The handler stays until the end of the process: without it a signal that is on its way would kill.
     """
@@ -71,9 +78,27 @@ def offer_stacks() -> Offer | None:
         if signum in inherited or is_free(signum):
             offer = Offer(os.getpid(), signum, os.memfd_create("ms_summary_bridge stacks"))
             faulthandler.register(signum, file=offer.descriptor, all_threads=True)
+            if not _offered:
+                _wait_for_signals()
+                os.register_at_fork(after_in_child=_wait_for_signals)
             _offered.append(offer)
             return offer
     return None
+
+
+def _wait_for_signals() -> None:
+    """Starts the thread that gets the signal in this process."""
+    with contextlib.suppress(Exception):
+        # Not of `threading`: nobody's list of threads grows, and nothing waits for its beginning or end.
+        _thread.start_new_thread(_wait_for_ever, ())
+
+
+def _wait_for_ever() -> None:
+    with contextlib.suppress(Exception):
+        Path(f"/proc/self/task/{_thread.get_native_id()}/comm").write_text(_NAME, encoding="ascii")
+        lock = _thread.allocate_lock()
+        lock.acquire()
+        lock.acquire()
 
 
 class StackReader:
@@ -91,25 +116,25 @@ class StackReader:
 
         One that does not answer is left out.
         """
-        pid, signum, descriptor = self._offer.pid, self._offer.signum, self._offer.descriptor
+        pid, descriptor = self._offer.pid, self._offer.descriptor
         answers = {}
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, 0)
             os.lseek(descriptor, 0, os.SEEK_SET)  # it is the offset of all who write as well
-            answers[pid] = self._ask(pid) or self._ask_thread(pid)
-            forks = [child for child in children if is_same_program(pid, child.pid) and catches(child.pid, signum)]
-            for child in forks[:_MAX_CHILDREN]:
-                if time.clock_gettime(time.CLOCK_BOOTTIME) - child.started / os.sysconf("SC_CLK_TCK") > _SETTLED_SECS:
+            answers[pid] = self._ask(pid)
+            for child in [child for child in children if is_same_program(pid, child.pid)][:_MAX_CHILDREN]:
+                if time.time() - child.started > _SETTLED_SECS:
                     answers[child.pid] = self._ask(child.pid)
         return {pid: text for pid, text in answers.items() if text}
 
-    def _ask(self, pid: int, thread: int | None = None) -> str:
-        """Returns what one process answers; empty if it does not, or would not survive the question."""
+    def _ask(self, pid: int) -> str:
+        """Returns what one process answers; empty if it does not, or has no thread for it."""
         signum, descriptor = self._offer.signum, self._offer.descriptor
-        if not catches(pid, signum):
+        thread = _find_waiting(pid)
+        if thread is None or not catches(pid, signum, thread=thread):
             return ""
         begin = size = os.fstat(descriptor).st_size
-        os.kill(pid if thread is None else thread, signum)
+        os.kill(thread, signum)
         asked = changed = time.monotonic()
         while True:
             time.sleep(_POLL_SECS)
@@ -119,15 +144,14 @@ class StackReader:
             if now - changed > _QUIET_SECS if size > begin else now - asked > _SHARED_SECS:
                 return os.pread(descriptor, size - begin, begin).decode(errors="replace")
 
-    def _ask_thread(self, pid: int) -> str:
-        """Asks a thread other than the main one, which may be in a driver's call that no signal reaches.
 
-        A signal that is sent to a thread's number is for the process, but Linux hands it to that thread first.
-        """
-        for thread in find_threads(pid)[1:]:
-            if thread.state != "D" and catches(pid, self._offer.signum, thread=thread.pid):
-                return self._ask(pid, thread.pid)
-        return ""
+def _find_waiting(pid: int) -> int | None:
+    """Returns the thread of a process that waits for the signal."""
+    for thread in find_threads(pid):
+        state = read_state(thread) if thread != pid else None
+        if state is not None and state.name == _NAME:
+            return thread
+    return None
 
 
 def stack_of(text: str, thread: int) -> str:

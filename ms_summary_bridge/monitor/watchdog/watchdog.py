@@ -1,9 +1,10 @@
-"""The watchdog: a process beside the training that notices when the training hangs, and says where.
+"""The watchdog: a process beside the training that notices when the training hangs or dies, and says where.
 
-Imports neither mindspore nor numpy.
+Imports neither mindspore nor numpy while the training lives.
 
 It is no part of the training's process, so that nothing that stops that one, a C call that holds the GIL for ever
-among it, stops the watchdog. It looks a few times in a minute, and ends with the training, however that ends.
+among it, stops the watchdog. It looks a few times in a minute, sends nothing that would touch the training, and ends
+with the training, however that ends.
 """
 
 from __future__ import annotations
@@ -17,77 +18,34 @@ from typing import Any, Final
 
 import msgspec
 
-from ms_summary_bridge.monitor.alarms.actions import Origin
-from ms_summary_bridge.monitor.alarms.actions.runner import ActionRunner
-from ms_summary_bridge.monitor.model.alert import Alert
-from ms_summary_bridge.monitor.model.alert_config import ActionConfig
-from ms_summary_bridge.monitor.model.config import WatchdogConfig
+from ms_summary_bridge.files.waiting import wait_for
+from ms_summary_bridge.monitor.model.sample import Note
+from ms_summary_bridge.monitor.watchdog.assignment import Assignment, Begun, poll_secs
+from ms_summary_bridge.monitor.watchdog.death import Ending, describe_death, find_lost_peers, read_ending
 from ms_summary_bridge.monitor.watchdog.hang_limits import Hang, HangDetector, Recovery
 from ms_summary_bridge.monitor.watchdog.hang_report import (
-    Console,
+    HANG_LOG,
     Findings,
-    HangFiles,
     describe_hang,
     describe_recovery,
     report_text,
 )
 from ms_summary_bridge.monitor.watchdog.heartbeat import Beat, HeartbeatReader
+from ms_summary_bridge.monitor.watchdog.memory_words import MemoryWitness
 from ms_summary_bridge.monitor.watchdog.process_state import (
     ProcessState,
     find_descendants,
     is_same_program,
     read_state,
 )
-from ms_summary_bridge.monitor.watchdog.stacks import Offer, StackReader
+from ms_summary_bridge.monitor.watchdog.stacks import StackReader
+from ms_summary_bridge.monitor.watchdog.telling import Telling
 
-__all__ = ["Assignment", "Watchdog", "main", "poll_secs"]
+__all__ = ["Watchdog", "main"]
 
-_POLLS_PER_LIMIT: Final = 20
-_LEAST_POLL_SECS: Final = 0.05
-_MOST_POLL_SECS: Final = 5.0
-_CLOSE_SECS: Final = 60.0
-
-
-class Assignment(msgspec.Struct, frozen=True, kw_only=True):
-    """What a watchdog is to watch.
-
-    Attributes:
-        pid: The training's process.
-        started: When that began, as `ProcessState.started`.
-        rank: Global rank.
-        thread: The thread that trains, as `threading.get_native_id()`.
-        thread_ident: The same, as `threading.get_ident()`.
-        heartbeat: Descriptor of the heartbeat.
-        offer: How to ask for stacks; None if they cannot be had.
-        console: Descriptor of the training's standard error if that is a regular file, else -1.
-        config: The limits.
-        actions: Commands and webhooks that are told of a hang, and of its end.
-        origin: Which training it is; its run is known later.
-    """
-
-    pid: int
-    started: int
-    rank: int
-    thread: int
-    thread_ident: int
-    heartbeat: int
-    offer: Offer | None
-    console: int
-    config: WatchdogConfig
-    actions: tuple[ActionConfig, ...]
-    origin: Origin
-
-
-def poll_secs(config: WatchdogConfig) -> float:
-    """Returns how long the watchdog waits between two looks: a small part of the shortest limit."""
-    limits = (
-        config.floor,
-        config.compile_limit,
-        config.evaluation_limit,
-        config.checkpoint_limit,
-        config.callback_limit,
-    )
-    return min(max(min(limits) / _POLLS_PER_LIMIT, _LEAST_POLL_SECS), _MOST_POLL_SECS)
+_GONE_SECS: Final = 10.0  # between the end of a process's files and its own, where it dies
+_PEER_SECS: Final = 5.0  # in which the watchdog of another rank tells of its death
+_SESSION_SECS: Final = 120.0  # how far apart the ranks of one training may start
 
 
 class Watchdog:
@@ -96,74 +54,87 @@ class Watchdog:
     Args:
         assignment: What to watch.
         messages: Descriptor on which the training tells where files go, and that it ends.
+        answers: Descriptor on which it is told what to record.
     """
 
-    def __init__(self, assignment: Assignment, messages: int) -> None:
+    def __init__(self, assignment: Assignment, messages: int, answers: int) -> None:
         self._assignment = assignment
         self._messages = messages
+        self._telling = Telling(assignment, answers)
         self._heard = b""
-        self._is_told_to_end = False
+        self._is_told_to_end = self._is_deaf = False
         self._poll_secs = poll_secs(assignment.config)
         self._detector = HangDetector(assignment.config, self._poll_secs)
         self._heartbeat = HeartbeatReader(assignment.heartbeat)
         self._stacks = None if assignment.offer is None else StackReader(assignment.offer)
-        self._console = Console(assignment.pid, assignment.console)
-        self._files: HangFiles | None = None
-        self._origin = assignment.origin
-        self._runner: ActionRunner | None = None
+        self._checkpoint: tuple[int, str] | None = None
+        self._since = time.time()
+        self._has_killed = False
         self._poll = select.poll()
         self._poll.register(messages, select.POLLIN)
         self._process = -1
         with contextlib.suppress(OSError, AttributeError):  # before Linux 5.3 there is none, and it ends a poll later
             self._process = os.pidfd_open(assignment.pid)
             self._poll.register(self._process, select.POLLIN)
+        state = read_state(assignment.pid)
+        # The training is the parent; where it is not any more, its number may be another's.
+        self._started = state.started if state is not None and os.getppid() == assignment.pid else None
+        self._memory = MemoryWitness(assignment.pid)
         self._beat: Beat | None = None  # the last one
         self._cpu = (0.0, 0.0)  # when it was first seen, and the processor seconds by then
 
     def run(self) -> None:
         """Watches until the training ends or says that it does, and until all who are to be told have been."""
-        self._watch()
-        if self._runner is not None:
-            self._runner.close(_CLOSE_SECS)
-
-    def _watch(self) -> None:
         while True:
             process = self._find_process()
             if process is None:
-                return
-            self._look(process)
+                self._tell_death()
+                break
+            self._look(process)  # also at the end: what hung may have gone on just now
             if self._is_told_to_end:
-                return
-            self._wait(self._poll_secs)
+                break
+            if not self._is_deaf:
+                self._wait(self._poll_secs)
+            elif not self._wait_for_end(_GONE_SECS):
+                break  # it has become another program, of which there is nothing to watch
+        self._telling.close()
 
     def _find_process(self) -> ProcessState | None:
         process = read_state(self._assignment.pid)
-        if process is None or process.started != self._assignment.started or process.has_ended:
+        if process is None or process.started != self._started or process.has_ended:
             return None
         return process
 
     def _wait(self, secs: float) -> None:
-        for descriptor, event in self._poll.poll(secs * 1000):
+        for descriptor, _ in self._poll.poll(secs * 1000):
             if descriptor == self._messages:
-                self._listen(event)
+                self._listen()
 
-    def _listen(self, event: int) -> None:
-        data = os.read(self._messages, 1 << 16) if event & select.POLLIN else b""
-        if not data:  # the training has ended, or has become another program, of which there is nothing to watch
+    def _listen(self) -> None:
+        data = os.read(self._messages, 1 << 16)
+        if not data:
             self._poll.unregister(self._messages)
-            self._is_told_to_end = True
+            self._is_deaf = True
             return
         *lines, self._heard = (self._heard + data).split(b"\n")
         for line in lines:
             message = msgspec.json.decode(line)
+            if "place" in message:
+                self._telling.place = msgspec.convert(message["place"], Begun)
+            if "run" in message:
+                self._telling.set_run(message["run"])
             if "directory" in message:
-                self._files = HangFiles(message["directory"])
-                run = os.path.dirname(message["directory"])
-                self._origin = msgspec.structs.replace(self._origin, run=os.path.basename(run), run_directory=run)
-            self._is_told_to_end = self._is_told_to_end or "end" in message
+                self._telling.begin(message["directory"], message["summary"])
+            if "checkpoint" in message:
+                step, path = message["checkpoint"]
+                self._checkpoint = (step, path)
+            if "end" in message:
+                self._is_told_to_end = True
+                self._telling.end()
 
     def _look(self, process: ProcessState) -> None:
         now, beat = time.monotonic(), self._heartbeat.read()
+        self._memory.look()
         if beat != self._beat:
             self._beat, self._cpu = beat, (now, process.cpu_secs)
         event = self._detector.observe(now, beat, is_stopped=process.is_stopped)
@@ -174,38 +145,26 @@ class Watchdog:
                 if self._assignment.config.action == "kill":
                     self._kill()
         elif isinstance(event, Recovery):
-            alert = describe_recovery(event, self._assignment.rank, self._assignment.pid)
-            self._console.write(f"{alert.headline()}\n")
-            self._note("recovered", alert)
-            self._act(alert)
+            alert = describe_recovery(event, self._telling.place.rank, self._assignment.pid)
+            self._telling.console.write(f"{alert.headline()}\n")
+            self._telling.files.write({"kind": "recovered", **alert.plain()})
+            self._telling.record(alert)
+            self._telling.act(alert)
 
     # ------------------------------------------------------------------ a hang
 
     def _report(self, hang: Hang) -> None:
-        assignment = self._assignment
-        alert = describe_hang(hang, assignment.rank, assignment.pid)
+        place = self._telling.place
+        alert = describe_hang(hang, place.rank, self._assignment.pid)
         findings = self._investigate()
-        path = "" if self._files is None else self._files.report_path(alert)
-        where = f"  all stacks: {path}\n" if path else ""
-        brief = report_text(alert, findings, assignment.thread_ident, is_whole=not path)
-        self._console.write(brief + where)
-        whole = report_text(alert, findings, assignment.thread_ident, is_whole=True)
-        self._note("hang", alert, report=whole, path=path, found=_plain(findings))
-        self._act(alert)
-
-    def _act(self, alert: Alert) -> None:
-        """Tells those who are to be told; nobody waits for them."""
-        if self._runner is None and self._assignment.actions:
-            self._runner = ActionRunner(self._origin, self._take_outcome)
-        for action in self._assignment.actions:
-            assert self._runner is not None
-            self._runner.put(action, alert)
-
-    def _take_outcome(self, action: ActionConfig, alert: Alert, problem: str) -> None:
-        if problem:
-            self._console.write(f"rank {alert.rank}: {action.title}: {problem}\n")
-        if self._files is not None:
-            self._files.write({"kind": "action", "action": action.title, "problem": problem, "wall_time": time.time()})
+        files = self._telling.files
+        path = files.report_path(alert)
+        brief = report_text(alert, findings, place.thread_ident, is_whole=False)
+        self._telling.console.write(f"{brief}  all stacks: {path}\n")
+        whole = report_text(alert, findings, place.thread_ident, is_whole=True)
+        files.write({"kind": "hang", **alert.plain(), "found": _plain(findings)}, whole, path)
+        self._telling.record(alert)
+        self._telling.act(alert)
 
     def _investigate(self) -> Findings:
         pid = self._assignment.pid
@@ -215,21 +174,68 @@ class Watchdog:
         secs = time.monotonic() - since
         return Findings(
             process=process,
-            thread=read_state(pid, thread=self._assignment.thread),
+            thread=read_state(self._telling.place.thread),
             children=children,
             cpu_share=(process.cpu_secs - cpu) / secs if process is not None and secs > 0 else 0.0,
             stacks={} if self._stacks is None else self._stacks.read(children),
         )
 
-    def _note(self, kind: str, alert: Alert, report: str = "", path: str = "", **more: Any) -> None:
-        if self._files is not None:
-            self._files.write({"kind": kind, **alert.plain(), **more}, report, path)
+    # ------------------------------------------------------------------ an end
+
+    def _tell_death(self) -> None:
+        """The process has gone. Says so, where it has not said itself that it ends."""
+        while not self._is_deaf and self._messages in dict(self._poll.poll(0)):
+            self._listen()  # what it said at last
+        if self._is_told_to_end:
+            return
+        telling, pid = self._telling, self._assignment.pid
+        ending, beat = read_ending(pid, self._process), self._heartbeat.read()
+        is_asked_for = ending.is_asked_for or self._has_killed
+        if is_asked_for and not telling.has_begun:
+            return  # no training had begun
+        files = telling.files
+        peers = self._find_peers(ending, is_asked_for)
+        items = telling.end()
+        if peers or not is_asked_for:
+            memory, was_oom = self._memory.describe(pid)
+            alert = describe_death(
+                ending,
+                beat,
+                rank=telling.place.rank,
+                pid=pid,
+                memory=memory,
+                was_oom=was_oom,
+                checkpoint=self._checkpoint,
+                peers=peers,
+            )
+            self._telling.console.write(f"{alert.headline()}\n  {alert.advice}\n")
+            files.write({"kind": "death", **alert.plain()})
+            items.append((alert, telling.titles))
+            telling.act(alert)
+        text = f"training ended by {ending.title} at step {beat.step}; the watchdog says so, the training could not"
+        fields = {"reason": "" if ending.code == 0 else ending.title + (" of the watchdog" if self._has_killed else "")}
+        items.append(Note(kind="end", step=beat.step, wall_time=time.time(), text=text, fields=fields))
+        telling.write_after(items)
+
+    def _find_peers(self, ending: Ending, is_asked_for: bool) -> list[dict[str, Any]]:
+        """Returns the ranks that were lost before: where one is killed, the launcher ends the others."""
+        if self._telling.place.ranks <= 1 or ending.code == 0 or ending.signum == signal.SIGINT:
+            return []
+        since, rank = self._since - _SESSION_SECS, self._telling.place.rank
+        patience = _PEER_SECS if is_asked_for else 0.0
+        found = wait_for(
+            lambda: find_lost_peers(self._telling.run_directory, rank, since, HANG_LOG) or None, 0.1, patience
+        )
+        return found or []
 
     def _kill(self) -> None:
         """Ends the training, and the forks of it, which may not notice that it has gone."""
+        self._has_killed = True
         pid = self._assignment.pid
         forks = [child for child in find_descendants(pid) if is_same_program(pid, child.pid)]
-        self._console.write(f"rank {self._assignment.rank}: process {pid} is ended (watchdog action: kill)\n")
+        self._telling.console.write(
+            f"rank {self._telling.place.rank}: process {pid} is ended (watchdog action: kill)\n"
+        )
         for signum, secs in ((signal.SIGTERM, self._assignment.config.grace), (signal.SIGKILL, self._poll_secs)):
             if self._find_process() is None:
                 break
@@ -242,10 +248,14 @@ class Watchdog:
                 with contextlib.suppress(OSError):
                     os.kill(fork.pid, signal.SIGKILL)
 
-    def _wait_for_end(self, secs: float) -> None:
+    def _wait_for_end(self, secs: float) -> bool:
+        """Returns whether the process has ended, which is waited for."""
         deadline = time.monotonic() + secs
-        while self._find_process() is not None and time.monotonic() < deadline:
+        while self._find_process() is not None:
+            if time.monotonic() >= deadline:
+                return False
             self._wait(min(self._poll_secs, max(0.0, deadline - time.monotonic())))
+        return True
 
 
 def _plain(findings: Findings) -> dict[str, Any]:
@@ -255,7 +265,10 @@ def _plain(findings: Findings) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Runs the process: the first line of standard input is the assignment, others are messages."""
+    """Runs the process: the first line of standard input is the assignment, others are messages.
+
+    Standard output is for what the training is to record.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the training; this ends with it
     head = b""
     while not head.endswith(b"\n"):
@@ -263,6 +276,7 @@ def main() -> int:
         if not byte:
             return 0
         head += byte
-    watchdog = Watchdog(msgspec.json.decode(head, type=Assignment), 0)
+    os.set_blocking(1, False)
+    watchdog = Watchdog(msgspec.json.decode(head, type=Assignment), 0, 1)
     watchdog.run()
     return 0

@@ -18,15 +18,17 @@ from typing import Any, Final
 
 import msgspec
 
-from ms_summary_bridge.monitor.alarms.actions import OUTSIDE, Origin
+from ms_summary_bridge.monitor.alarms.actions import OUTSIDE
+from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.alert_config import ActionConfig
 from ms_summary_bridge.monitor.model.config import MonitorConfig
+from ms_summary_bridge.monitor.model.sample import Note
+from ms_summary_bridge.monitor.sinks.run_record import choose_run_directory, project_directory
+from ms_summary_bridge.monitor.watchdog.assignment import Assignment, Begun
 from ms_summary_bridge.monitor.watchdog.hang_report import is_regular
-from ms_summary_bridge.monitor.watchdog.heartbeat import END, Heartbeat, number_of
-from ms_summary_bridge.monitor.watchdog.process_state import read_state
+from ms_summary_bridge.monitor.watchdog.heartbeat import END, START, STEP, Heartbeat, number_of
 from ms_summary_bridge.monitor.watchdog.stacks import offer_stacks
-from ms_summary_bridge.monitor.watchdog.watchdog import Assignment
-from ms_summary_bridge.training.distributed import Place
+from ms_summary_bridge.training.distributed import Place, find_place
 from ms_summary_bridge.training.faults import Faults
 
 __all__ = ["WatchdogLink"]
@@ -35,7 +37,7 @@ _END_SECS: Final = 5.0
 
 
 class WatchdogLink:
-    """A watchdog for one training. Before `begin` and after `end` every call does nothing.
+    """A watchdog for one training. Before `watch` or `begin`, and after `end`, every call does nothing.
 
     Args:
         config: The configuration.
@@ -47,51 +49,78 @@ class WatchdogLink:
         self._faults = faults
         self._heartbeat = Heartbeat(is_shared=False)
         self._process: subprocess.Popen[bytes] | None = None
+        self._has_begun = False
+        self._hearing = threading.Lock()
+        self._heard = b""
+        self.run_directory: str | None = None
+        """Of a run that the watchdog had to make, for what happened before the training began; None for none."""
+
+    def __reduce__(self) -> tuple[type[WatchdogLink], tuple[MonitorConfig, Faults]]:
+        """A copy watches nothing before its training begins."""
+        return WatchdogLink, (self._config, self._faults)
 
     @property
     def pid(self) -> int | None:
         """The process; None if there is none."""
         return None if self._process is None else self._process.pid
 
+    def watch(self) -> None:
+        """Starts a watchdog from now on, though no training has begun: loading data may hang, and may be killed.
+
+        Somebody who types at a prompt takes his time: there, it begins with the training.
+        """
+        if not hasattr(sys, "ps1"):
+            self._try_to_start(0)
+
     def begin(self, place: Place, step: int) -> None:
-        """Starts a watchdog, from the thread that trains; one of an earlier training ends.
+        """A training begins, in the thread that trains; the watchdog of an earlier training ends.
 
         Args:
             place: Where this process stands.
             step: Step from which the training counts.
         """
-        self.end()
+        if self._has_begun:
+            self.end()
+        self._has_begun = True
+        if self._process is None or self._process.poll() is not None:
+            self.end()
+            self._has_begun = True
+            self._try_to_start(step, place)
+            return
+        self._tell({"place": _begun(place)})
+        self._heartbeat.places[STEP] = step
+        self._heartbeat.beat(START)
+        self.hear()  # which run it may have made
+
+    def _try_to_start(self, step: int, place: Place | None = None) -> None:
         if not self._config.watchdog.enable:
             return
         try:
             self._heartbeat = Heartbeat(step)
-            self._start(self._heartbeat, place)
-        except (OSError, AttributeError, ValueError) as error:  # AttributeError: not Linux
+            self._start(self._heartbeat, find_place() if place is None else place)
+        except Exception as error:  # OSError, and AttributeError where it is not Linux
             self._faults.warn("watchdog", f"the watchdog cannot be started, a hang will not be noticed: {error}")
             self.end()
 
     def _start(self, heartbeat: Heartbeat, place: Place) -> None:
         offer = offer_stacks()
-        state = read_state(os.getpid())
-        if state is None:
-            raise OSError("/proc cannot be read")
         console = 2 if is_regular(2) else -1
         inherited = [heartbeat.descriptor, *([] if offer is None else [offer.descriptor])]
         if console >= 0:
             console = os.dup(2)  # its own 2 is closed
             inherited.append(console)
+        config = self._config
         assignment = Assignment(
             pid=os.getpid(),
-            started=state.started,
-            rank=place.rank,
-            thread=threading.get_native_id(),
-            thread_ident=threading.get_ident(),
             heartbeat=heartbeat.descriptor,
             offer=offer,
             console=console,
-            config=self._config.watchdog,
-            actions=_outside(self._config),
-            origin=Origin(project=self._config.project, host=place.host, ranks=place.ranks),
+            config=config.watchdog,
+            actions=_outside(config),
+            project=config.project,
+            project_directory=project_directory(config),
+            has_viewer=bool({"tensorboard", "mindinsight"} & set(config.backends)),
+            place=_begun(place),
         )
         # The environment stays as it is, for the commands of an alarm: the modules are found by an argument.
         code = "import sys; sys.path[:] = sys.argv[1:]; "
@@ -101,7 +130,7 @@ class WatchdogLink:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", code, *(path or os.getcwd() for path in sys.path)],
                 stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 pass_fds=inherited,
                 bufsize=0,
@@ -111,15 +140,50 @@ class WatchdogLink:
             if console >= 0:
                 os.close(console)
         self._tell(assignment)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        os.set_blocking(self._process.stdin.fileno(), False)  # one that does not read any more stops nobody
+        os.set_blocking(self._process.stdout.fileno(), False)
+        if config.run_id is not None:
+            self.tell_run(choose_run_directory(config, place))
+
+    def hear(self) -> list[tuple[Alert, list[str]] | Note]:
+        """Returns what the watchdog has to be recorded: alarms with the titles of what was done, and notes."""
+        found: list[tuple[Alert, list[str]] | Note] = []
+        process = self._process
+        if process is None or process.stdout is None:
+            return found
+        with self._hearing:
+            with contextlib.suppress(OSError, ValueError):
+                while data := process.stdout.read(1 << 16):
+                    self._heard += data
+            *lines, self._heard = self._heard.split(b"\n")
+        for line in lines:
+            message = msgspec.json.decode(line)
+            if "run" in message:
+                self.run_directory = message["run"]
+            elif "note" in message:
+                found.append(msgspec.convert(message["note"], Note))
+            else:
+                found.append((msgspec.convert(message["alert"], Alert), message["titles"]))
+        return found
 
     def _tell(self, message: Any) -> None:
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(OSError):  # it is gone; said by `end`
                 self._process.stdin.write(msgspec.json.encode(message) + b"\n")
 
-    def tell_directory(self, directory: str) -> None:
-        """Says where this rank's files are. May be called by another thread."""
-        self._tell({"directory": directory})
+    def tell_run(self, run_directory: str) -> None:
+        """Says where the run's files will be."""
+        self._tell({"run": run_directory})
+
+    def tell_directory(self, directory: str, summary: str) -> None:
+        """Says where this rank's files are, and those for the viewers. May be called by another thread."""
+        self._tell({"directory": directory, "summary": summary})
+
+    def tell_checkpoint(self, step: int, path: str) -> None:
+        """Says that there is a checkpoint."""
+        self._tell({"checkpoint": [step, path]})
 
     @property
     def heartbeat(self) -> Heartbeat:
@@ -144,6 +208,7 @@ class WatchdogLink:
         """The training ends: so does the watchdog. It may be called again."""
         heartbeat, self._heartbeat = self._heartbeat, Heartbeat(is_shared=False)
         process, self._process = self._process, None
+        self._has_begun, self._heard = False, b""
         heartbeat.beat(END)
         if process is not None:
             has_died = process.poll() is not None
@@ -155,7 +220,19 @@ class WatchdogLink:
                 process.stdin.close()
             with contextlib.suppress(subprocess.TimeoutExpired):  # it says something yet, and then ends by itself
                 process.wait(_END_SECS)
+            assert process.stdout is not None
+            process.stdout.close()
         heartbeat.close()
+
+
+def _begun(place: Place) -> Begun:
+    return Begun(
+        rank=place.rank,
+        ranks=place.ranks,
+        host=place.host,
+        thread_ident=threading.get_ident(),
+        thread=threading.get_native_id(),
+    )
 
 
 def _outside(config: MonitorConfig) -> tuple[ActionConfig, ...]:

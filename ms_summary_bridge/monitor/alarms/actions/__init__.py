@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from ms_summary_bridge.monitor.alarms.actions.delivery import deliver
-from ms_summary_bridge.monitor.alarms.actions.message import OUTSIDE, ActionError, Origin, message_text
+from ms_summary_bridge.monitor.alarms.actions.message import (
+    OUTSIDE,
+    ActionError,
+    Origin,
+    message_text,
+    name_action,
+    outcome_note,
+)
 
-__all__ = ["OUTSIDE", "ActionError", "Origin", "deliver", "message_text"]
+__all__ = ["OUTSIDE", "ActionError", "Origin", "deliver", "message_text", "name_action", "outcome_note"]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
+
 import msgspec
 
 from ms_summary_bridge.monitor.model.alert import Alert
+from ms_summary_bridge.monitor.model.alert_config import ActionConfig
+from ms_summary_bridge.monitor.model.sample import Note
 
-__all__ = ["OUTSIDE", "ActionError", "Origin", "message_text"]
+__all__ = ["OUTSIDE", "ActionError", "Origin", "message_text", "name_action", "outcome_note"]
 
 OUTSIDE = ("command", "webhook")
 """The kinds that `deliver` knows."""
@@ -49,3 +54,23 @@ def message_text(alert: Alert, origin: Origin) -> str:
     lines += [f"run {run}"] if run else []
     lines += [alert.advice] if alert.advice else []
     return "\n".join(lines)
+
+
+def name_action(action: ActionConfig, actions: Sequence[ActionConfig]) -> str:
+    """Returns what an action is called among others: two addresses of one host have one title, and are numbered."""
+    same = [other for other in dict.fromkeys(actions) if other.title == action.title]
+    number = same.index(action) if action in same else 0
+    return f"{action.title} ({number + 1})" if number else action.title
+
+
+def outcome_note(name: str, alert: Alert, problem: str) -> Note:
+    """Returns what became of an action, as the journal takes it.
+
+    Args:
+        name: Of the action.
+        alert: The alarm.
+        problem: Why it was not done; empty for done.
+    """
+    text = f"{name} was {'not ' if problem else ''}told of {alert.rule}" + (f": {problem}" if problem else "")
+    fields = {"action": name, "rule": alert.rule, "alert_wall_time": alert.wall_time, "problem": problem}
+    return Note(kind="action", step=alert.step, wall_time=time.time(), text=text, fields=fields, level=None)

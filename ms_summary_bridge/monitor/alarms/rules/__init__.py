@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from ms_summary_bridge.monitor.alarms.rules.rule import Point, Rule, find_rule, make_rule, rule_names, say_number
+from ms_summary_bridge.monitor.alarms.rules.rule import (
+    Level,
+    Point,
+    Rule,
+    find_rule,
+    make_rule,
+    rule_names,
+    say_number,
+)
 
-__all__ = ["Point", "Rule", "find_rule", "make_rule", "rule_names", "say_number"]
+__all__ = ["Level", "Point", "Rule", "find_rule", "make_rule", "rule_names", "say_number"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import ClassVar, Final
 
 import numpy as np
@@ -19,6 +21,10 @@ _AGREE: Final = 0.85  # of all pairs of points that must rise: what has found it
 _LEAST_SECS: Final = 600.0  # that a trend takes, and
 _REACH: Final = 10.0  # it says nothing of what is farther ahead than so many times what was seen
 _STEADY: Final = 0.7  # of the slope at first that must be left at last: what fills up and comes to rest is no leak
+_FAST: Final = 4  # points in a row, each above the one before, that are enough where
+_FAST_SECS: Final = 300.0  # no more is left than these, and
+_FAST_SHARE: Final = 0.4  # so much of the limit is in use already: what fills at the beginning comes to rest
+_FAST_STEADY: Final = 0.5  # of the mean rise that each one has at least
 _NAMES: Final = {
     "memory_usage": "memory of the process on its device",
     "host_memory": "memory of the process on the host",
@@ -84,26 +90,46 @@ class MemoryTrend(Rule):
         self._warm_up = warm_up
         self._begin: int | None = None
         self._trends: dict[str, _Trend] = {}
+        self._last: dict[str, deque[tuple[float, float, int]]] = {}  # the last seconds, values and steps
 
     def observe(self, point: Point) -> Alert | None:
         """See `Rule`."""
         if self._begin is None:
             self._begin = point.step
-        if point.step - self._begin < self._warm_up:
-            return None
+        is_warm = point.step - self._begin >= self._warm_up
         for metric in _NAMES:
             value = point.values.get(metric)
             if value is None or not math.isfinite(value) or value <= 0.0:
                 continue
+            limit = self._limit if self._limit is not None else self._limits.get(metric)
+            found = None if limit is None else self._judge_fast(point, metric, value, limit)
+            if found is not None or not is_warm:
+                return found
             trend = self._trends.get(metric)
             if trend is None:
                 trend = self._trends[metric] = _Trend()
-            limit = self._limit if self._limit is not None else self._limits.get(metric)
             if trend.add(point, value) and limit is not None and len(trend.values) >= _LEAST:
                 found = self._judge(point, metric, trend, limit)
                 if found is not None:
                     return found
         return None
+
+    def _judge_fast(self, point: Point, metric: str, value: float, limit: float) -> Alert | None:
+        """Sees memory that is used up within minutes, for which no trend has the time."""
+        last = self._last.setdefault(metric, deque(maxlen=_FAST))
+        last.append((point.monotonic, value, point.step))
+        secs = last[-1][0] - last[0][0]
+        if len(last) < _FAST or secs <= 0.0 or value < _FAST_SHARE * limit:
+            return None
+        rises = [second[1] - first[1] for first, second in pairwise(last)]
+        rise = sum(rises) / len(rises)
+        if min(rises) < _FAST_STEADY * rise or rise <= 0.0:
+            return None
+        left = max(0.0, limit - value) / (rise * len(rises) / secs)
+        if left > _FAST_SECS:
+            return None
+        steps = max(1, last[-1][2] - last[0][2])
+        return self._say(point, metric, value, limit, rise * len(rises) / steps, left / 3600.0, last[0][2])
 
     def _judge(self, point: Point, metric: str, trend: _Trend, limit: float) -> Alert | None:
         values = np.array(trend.values)
@@ -121,10 +147,15 @@ class MemoryTrend(Rule):
             return None
         per_step, per_sec = float(np.median(rise / apart)), float(np.median(rise / secs))
         value = float(np.median(values[-3:]))
-        left = max(0.0, limit - value)
-        steps_left, hours_left = left / per_step, left / per_sec / 3600.0
+        hours_left = max(0.0, limit - value) / per_sec / 3600.0
         if hours_left > min(self._hours, _REACH * span / 3600.0):
             return None
+        return self._say(point, metric, value, limit, per_step, hours_left, int(trend.steps[0]))
+
+    def _say(
+        self, point: Point, metric: str, value: float, limit: float, per_step: float, hours_left: float, since: int
+    ) -> Alert:
+        steps_left = max(0.0, limit - value) / per_step
         lasting = f"{hours_left:.1f} hours" if hours_left >= 1 else f"{hours_left * 60:.0f} minutes"
         return self.alert(
             point,
@@ -136,7 +167,7 @@ class MemoryTrend(Rule):
             "save a checkpoint before the memory is used up",
             bound=limit,
             severity="critical" if hours_left < 1 else "warning",
-            since=int(trend.steps[0]),
+            since=since,
             mib_per_step=per_step,
             steps_left=steps_left,
             hours_left=hours_left,

@@ -16,7 +16,7 @@ import msgspec
 
 from ms_summary_bridge.monitor.model.alert import Alert, Severity
 
-__all__ = ["Point", "Rule", "find_rule", "make_rule", "rule_names", "say_number"]
+__all__ = ["Level", "Point", "Rule", "find_rule", "make_rule", "rule_names", "say_number"]
 
 
 class Point(msgspec.Struct):
@@ -43,6 +43,22 @@ class Point(msgspec.Struct):
     overflow: bool | None = None
 
 
+class Level(msgspec.Struct, frozen=True, kw_only=True):
+    """What earlier sessions of a run had reached in a value.
+
+    Attributes:
+        first: Its level when the run began.
+        best: Its lowest level.
+        step: When that was.
+        is_known: Whether this session is known to go on with their weights; else its own first level tells.
+    """
+
+    first: float
+    best: float
+    step: int
+    is_known: bool = False
+
+
 class Rule:
     """What all rules share.
 
@@ -59,6 +75,9 @@ class Rule:
     def observe(self, point: Point) -> Alert | None:
         """Takes one point; returns what is wrong with it, or None."""
         raise NotImplementedError
+
+    def recall(self, level: Level) -> None:
+        """Learns what earlier sessions of the run had reached in the first of its metrics."""
 
     def alert(
         self,
@@ -99,7 +118,7 @@ _HOMES: Final[dict[str, tuple[str, str]]] = {
     "spike": ("spike", "Spike"),
     "gradient_explosion": ("spike", "GradientExplosion"),
     "gradient_vanishing": ("numbers", "GradientVanishing"),
-    "divergence": ("progress", "Divergence"),
+    "divergence": ("divergence", "Divergence"),
     "not_improving": ("progress", "NotImproving"),
     "throughput_drop": ("throughput", "ThroughputDrop"),
     "memory_trend": ("memory_trend", "MemoryTrend"),

@@ -67,14 +67,27 @@ class Spike(Rule):
         factor: How many spreads above the median is too far.
         window: Of how many steps median and spread are.
         warm_up: How many steps are only learned from.
+        reach: How many times of all that the value was so far it must jump beyond that. A curriculum, a restart of the
+            learning rate and a bad batch jump back as far as the training came from, and recover; 0 to hear of each.
     """
 
     name: ClassVar[str] = "spike"
 
-    def __init__(self, *, metric: str = "loss", factor: float = 12.0, window: int = 300, warm_up: int = 100) -> None:
+    def __init__(
+        self,
+        *,
+        metric: str = "loss",
+        factor: float = 12.0,
+        window: int = 300,
+        warm_up: int = 100,
+        reach: float = 3.0,
+    ) -> None:
         self.metrics = (metric,)
         self._metric = metric
         self._factor = factor
+        self._reach = reach
+        self._highest, self._lowest = -math.inf, math.inf
+        self._last_far = -math.inf
         self._past = RunningSpread(window, warm_up)
         self._far: deque[int] = deque(maxlen=_NEEDED)  # steps of the last values that were too far
         self._count = 0  # of values
@@ -89,18 +102,27 @@ class Spike(Rule):
         past = self._past
         if not past.is_ready or past.spread <= 0.0:
             past.add(value)
+            self._see(value)
             return None
         excess = value - past.median
-        bound = self._factor * past.spread
+        noise = bound = self._factor * past.spread
+        if excess > noise and self._reach:
+            highest = self._highest
+            bound = max(noise, highest - past.median + self._reach * max(abs(highest), highest - self._lowest))
         if excess <= bound:
-            past.add(value)
+            past.add(value if excess <= noise else past.median + noise)
+            if not self._lowest <= value <= self._highest:
+                self._see(value)
             return None
-        past.add(past.median + bound)
+        past.add(past.median + noise)
         self._far.append(point.step)
         self._counts.append(self._count)
         is_again = len(self._counts) == _NEEDED and self._count - self._counts[0] < _RECENT
-        if not is_again and excess <= _AT_ONCE * bound:
-            return None
+        last, self._last_far = self._last_far, value
+        if not is_again:
+            self._see(last)  # it stood alone: the training is such that this comes
+            if excess <= _AT_ONCE * bound:
+                return None
         return self.alert(
             point,
             self._metric,
@@ -113,6 +135,12 @@ class Spike(Rule):
             median=past.median,
             spread=past.spread,
         )
+
+    def _see(self, value: float) -> None:
+        if value > self._highest:
+            self._highest = value
+        if -math.inf < value < self._lowest:
+            self._lowest = value
 
 
 class GradientExplosion(Rule):

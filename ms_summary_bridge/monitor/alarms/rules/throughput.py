@@ -14,15 +14,20 @@ __all__ = ["ThroughputDrop"]
 _SLICES: Final = 6  # a window is looked at whenever a sixth of it is over
 _LEAST: Final = 3  # steps of a window: one slow step among very long ones is no drop
 _HISTORY: Final = 60  # windows, of which the median is the speed to compare with
+_CREEP: Final = (
+    0.8  # of `ratio`: how far below the best of the training a speed is too little that was fallen to slowly
+)
+_SETTLED: Final = 10  # windows whose median is a speed
 _USES: Final = ("npu_utilization", "gpu_utilization", "mfu")
 _FEW: Final = 3  # samples of a device's use that are one look at it
 
 
 class ThroughputDrop(Rule):
-    """Steps per second, or the use of the device, that fall below a part of their own median.
+    """Steps per second, or the use of the device, that fall below a part of their own median, or of their best one.
 
     Seconds of evaluation and saving are in no step's time. Slow steps do not enter the median before the drop has
-    lasted for as long as the median is about.
+    lasted for as long as the median is about. A speed that creeps down takes the median with it, and so it is compared
+    with the best median of the training as well; one that stays low for as long as that is the new measure.
 
     Args:
         ratio: Which part of the median is too little, 0 to 1.
@@ -42,6 +47,8 @@ class ThroughputDrop(Rule):
         self._secs = 0.0
         self._steps = self._first_step = 0
         self._rates: deque[float] = deque(maxlen=_HISTORY * _SLICES)
+        self._best = 0.0  # the best median
+        self._slow = 0  # slices since it was last reached as far as it must be
         self._uses: dict[str, deque[float]] = {}
 
     def observe(self, point: Point) -> Alert | None:
@@ -76,9 +83,10 @@ class ThroughputDrop(Rule):
         found = None
         if self._is_window(0) and len(self._rates) >= self._warm_up * _SLICES:
             seconds, steps = sum(part[0] for part in slices), sum(part[1] for part in slices)
-            usual = statistics.median(self._rates)
-            if steps / seconds < self._ratio * usual:
-                now = steps / seconds
+            usual, now = statistics.median(self._rates), steps / seconds
+            creeps = self._has_crept(now)
+            if now < self._ratio * usual or creeps:
+                usual = max(usual, self._best if creeps else 0.0)
                 found = self.alert(
                     point,
                     "steps_per_second",
@@ -93,6 +101,18 @@ class ThroughputDrop(Rule):
                 )
         self._rates.append(rate)
         return found
+
+    def _has_crept(self, now: float) -> bool:
+        """Whether a speed is far below the best one, which was not long ago."""
+        if len(self._rates) < _SETTLED * _SLICES:
+            return False
+        lately = statistics.median(list(self._rates)[-_SETTLED * _SLICES :])
+        is_low = max(now, lately) < _CREEP * self._ratio * self._best
+        self._slow = self._slow + 1 if is_low else 0
+        if self._slow > _HISTORY * _SLICES:
+            self._best, self._slow = 0.0, 0
+        self._best = max(self._best, lately)
+        return is_low
 
     def _is_window(self, left_out: int) -> bool:
         """Whether the slices, without the oldest so many, are long enough to be judged."""

@@ -1,0 +1,154 @@
+"""Tells what the watchdog has found: on the console, to the actions, in files, in the journal and for the viewers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from ms_summary_bridge.monitor.alarms.actions import Origin, name_action, outcome_note
+from ms_summary_bridge.monitor.alarms.actions.runner import ActionRunner
+from ms_summary_bridge.monitor.model.alert import Alert
+from ms_summary_bridge.monitor.model.alert_config import ActionConfig
+from ms_summary_bridge.monitor.model.sample import Note
+from ms_summary_bridge.monitor.watchdog.assignment import Assignment
+from ms_summary_bridge.monitor.watchdog.hang_report import Console, HangFiles
+
+__all__ = ["Item", "Telling"]
+
+_CLOSE_SECS: Final = 60.0
+_WRITE_SECS: Final = 30.0
+
+Item: TypeAlias = tuple[Alert, Sequence[str]] | Note
+"""What is recorded: an alarm with the titles of what was done for it, or a note."""
+
+
+class Telling:
+    """Tells of one training. What is to be recorded is handed to the training while that records.
+
+    Args:
+        assignment: What is watched.
+        answers: Descriptor on which the training is told what to record.
+    """
+
+    def __init__(self, assignment: Assignment, answers: int) -> None:
+        self._assignment = assignment
+        self._answers = answers
+        self.place = assignment.place
+        """Where the training stands."""
+        self.console = Console(assignment.pid, assignment.console)
+        self.run_directory = ""
+        """Of the run; empty until it is known."""
+        self.has_begun = False
+        """Whether a training has recorded anything."""
+        self._directory = ""  # of the rank
+        self._summary: str | None = None  # where the training has its files for the viewers
+        self._is_recording = False  # the training writes its journal
+        self._sent: list[Item] = []  # alarms given to the training to record
+        self._runner: ActionRunner | None = None
+        self._writing = threading.Lock()
+
+    def set_run(self, run_directory: str) -> None:
+        """It is known where files will go."""
+        self.run_directory = run_directory
+        self._directory = os.path.join(run_directory, f"rank_{self.place.rank}")
+
+    def begin(self, directory: str, summary: str) -> None:
+        """The training records: its rank's files, and those for the viewers, are in these directories."""
+        self._directory, self._summary = directory, summary
+        self.run_directory = os.path.dirname(directory)
+        self._is_recording = self.has_begun = True
+
+    def end(self) -> list[Item]:
+        """The training records no more; returns what was given to it."""
+        self._is_recording = False
+        return list(self._sent)
+
+    @property
+    def titles(self) -> list[str]:
+        """What the actions are called."""
+        return [action.title for action in self._assignment.actions]
+
+    @property
+    def files(self) -> HangFiles:
+        """The files of the rank; a run is made for them where the training has none yet, and it is told of that."""
+        if not self._directory:
+            from ms_summary_bridge.monitor.sinks.run_record import make_run_directory
+
+            self.set_run(make_run_directory(self._assignment.project_directory))
+            self._answer({"run": self.run_directory})  # rank 0 goes on there
+        return HangFiles(self._directory)
+
+    def act(self, alert: Alert) -> None:
+        """Tells those who are to be told; nobody waits for them."""
+        if self._runner is None and self._assignment.actions:
+            origin = Origin(
+                project=self._assignment.project,
+                run=os.path.basename(self.run_directory),
+                run_directory=self.run_directory,
+                host=self.place.host,
+                ranks=self.place.ranks,
+            )
+            self._runner = ActionRunner(origin, self._take_outcome)
+        for action in self._assignment.actions:
+            assert self._runner is not None
+            self._runner.put(action, alert)
+
+    def _take_outcome(self, action: ActionConfig, alert: Alert, problem: str) -> None:
+        note = outcome_note(name_action(action, self._assignment.actions), alert, problem)
+        if problem:
+            self.console.write(f"rank {alert.rank}: {note.text}\n")
+        self.files.write({"kind": "action", **note.fields, "wall_time": note.wall_time})
+        self.record(note)
+
+    def record(self, item: Alert | Note) -> None:
+        """Has something written into the journal and for the viewers: by the training while it records."""
+        if not self._is_recording:
+            self.write_after([item if isinstance(item, Note) else (item, self.titles)])
+        elif isinstance(item, Note):
+            self._answer({"note": item})
+        else:
+            self._sent.append((item, self.titles))
+            self._answer({"alert": item, "titles": self.titles})
+
+    def _answer(self, message: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # nobody reads, or it has ended; then it is written afterwards
+            os.write(self._answers, msgspec.json.encode(message) + b"\n")
+
+    def write_after(self, items: Sequence[Item]) -> None:
+        """Writes what the training cannot; waits, but not for long."""
+        place, summary = self.place, self._summary
+        if summary is None and self._assignment.has_viewer:
+            summary = os.path.join(self.run_directory, "summary", f"rank_{place.rank}" if place.ranks > 1 else "")
+
+        def write() -> None:
+            try:
+                # Here: it is numpy and the formats, of which a watchdog that has nothing to write needs nothing.
+                from ms_summary_bridge.monitor.watchdog.after import write_after
+
+                with self._writing:
+                    problems = write_after(
+                        items,
+                        directory=self._directory,
+                        summary=summary or "",
+                        rank=place.rank,
+                        ranks=place.ranks,
+                        host=place.host,
+                    )
+            except Exception as error:  # whoever is to be told will be all the same
+                problems = [repr(error)]
+            for problem in problems:
+                self.console.write(f"rank {place.rank}: {problem}\n")
+
+        thread = threading.Thread(target=write, daemon=True)  # a disk that hangs holds up nothing else
+        thread.start()
+        thread.join(_WRITE_SECS)
+
+    def close(self) -> None:
+        """Waits until all who are to be told have been, but not for ever."""
+        if self._runner is not None:
+            self._runner.close(_CLOSE_SECS)
