@@ -16,7 +16,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import mindspore
@@ -185,6 +185,10 @@ class SummaryBridge(Callback, UserValues):
             specified, collects_histograms=self._collects_histograms, collects_lr=self._collects_lr, warn=self._warn
         )
 
+    def training_options(self, parameters: Any) -> Mapping[str, Any]:
+        """Returns what a framework around MindSpore knows of this training, as that of the monitor does."""
+        return {}
+
     def _is_ours(self) -> bool:
         """Whether this is the process that made the bridge: a forked child must neither write nor wait."""
         return os.getpid() == self._pid and self._collector is not None
@@ -273,6 +277,7 @@ class SummaryBridge(Callback, UserValues):
             self.close()
         except Exception as failure:
             self._warn("close", f"the files could not be closed: {failure!r}")
+        self._values.end_training()
         self._reset_training()  # lets go of the network and its optimizer
 
     @_guarded
@@ -280,16 +285,24 @@ class SummaryBridge(Callback, UserValues):
         """Opens the files and looks at what there is to collect."""
         parameters = run_context.original_args()
         self._begin("train", run_context)
+        self._values.end_training()
         self._reset_training()
+        others = [callback for callback in _callbacks_of(parameters) if callback is not self]
+        self._values.begin_training(parameters, others, self.training_options(parameters))
         self._step = int(parameters.get("cur_step_num") or 0)
         self._checkpoints = dict(enumerate(_saved_checkpoints(parameters)))  # of an earlier training
         size = f"{parameters.get('epoch_num')} epochs of {parameters.get('batch_num')} steps"
         self.landmark("training", f"training begins: {size}")
 
     @_guarded
+    def on_train_epoch_begin(self, run_context: Any) -> None:
+        """Notes the time."""
+        self._values.begin_epoch(time.monotonic())
+
+    @_guarded
     def on_train_step_begin(self, run_context: Any) -> None:
         """Notes the time."""
-        self._values.clock.begin_step(time.monotonic())
+        self._values.begin_step(time.monotonic())
         parameters = run_context.original_args()
         self._note_checkpoints(parameters)  # saved by a callback behind this one, after the last step
         network = parameters.get("train_network")
@@ -304,7 +317,7 @@ class SummaryBridge(Callback, UserValues):
         now = time.monotonic()
         step = int(parameters.cur_step_num)
         last, self._last_step, self._step = self._last_step, step, step
-        self._values.clock.end_step(now, 1 if last is None else step - last)
+        self._values.end_step(step, now, parameters)
         if self._fallback is not None:
             self._fallback.collector.step_end(run_context)
             return
@@ -324,7 +337,7 @@ class SummaryBridge(Callback, UserValues):
     def on_train_epoch_end(self, run_context: Any) -> None:
         """Notes the epoch, the checkpoint, the best loss."""
         parameters = run_context.original_args()
-        self._values.clock.pause()
+        self._values.end_epoch(time.monotonic())
         if self._fallback is not None:
             self._fallback.collector.epoch_end(run_context)
             return
@@ -350,12 +363,14 @@ class SummaryBridge(Callback, UserValues):
     @_guarded
     def on_eval_begin(self, run_context: Any) -> None:
         """Opens the files, if this is no evaluation inside a training."""
+        self._values.begin_evaluation()
         if not self._mode:
             self._begin("eval", run_context)
 
     @_guarded
     def on_eval_end(self, run_context: Any) -> None:
         """Records the metrics under `eval/`, and the evaluation's lineage."""
+        self._values.end_evaluation()
         parameters = run_context.original_args()
         if self._fallback is not None:
             if self._mode == "eval":
@@ -416,7 +431,6 @@ class SummaryBridge(Callback, UserValues):
 
     def _begin_collecting(self, parameters: Any) -> None:
         """Does what only the first step can tell."""
-        self._values.begin(parameters)
         if self._stock is not None:
             self._stock.begin_train(parameters)
             self._tensor_steps = self._stock.tensor_steps(parameters)

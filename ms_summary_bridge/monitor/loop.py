@@ -18,10 +18,10 @@ from ms_summary_bridge.errors import UsageError
 from ms_summary_bridge.monitor.alarm_commands import AlarmCommands
 from ms_summary_bridge.monitor.config.file import load_config
 from ms_summary_bridge.monitor.model.config import MonitorConfig
-from ms_summary_bridge.monitor.model.facts import TrainingFacts
 from ms_summary_bridge.monitor.recorder import Recorder
 from ms_summary_bridge.monitor.watchdog.watchdog_link import WatchdogLink
 from ms_summary_bridge.training.distributed import find_place
+from ms_summary_bridge.training.facts import TrainingFacts
 from ms_summary_bridge.training.faults import Faults, guarded
 from ms_summary_bridge.training.measures import to_number
 

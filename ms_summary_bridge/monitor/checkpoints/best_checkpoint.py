@@ -21,10 +21,10 @@ from ms_summary_bridge.files.arguments import check_path
 from ms_summary_bridge.monitor.callback import MindSporeTransformersMonitor
 from ms_summary_bridge.monitor.checkpoints.checkpoint_files import Checkpoint, CheckpointFiles, read_state
 from ms_summary_bridge.monitor.checkpoints.checkpoint_value import EVAL, LossWindow, mode_of
-from ms_summary_bridge.monitor.steps.training_parameters import TrainingParameters
-from ms_summary_bridge.training.distributed import find_place
+from ms_summary_bridge.training.distributed import find_place, rank_directory
 from ms_summary_bridge.training.faults import Faults, guarded
 from ms_summary_bridge.training.measures import read_outputs, to_number
+from ms_summary_bridge.training.parameters import TrainingParameters
 
 __all__ = ["SaveBestCheckpoint"]
 
@@ -141,7 +141,7 @@ class SaveBestCheckpoint(Callback):
         self._network = weakref.ref(network)
         if self._files is None:
             place = find_place()
-            directory = self._directory if place.ranks == 1 else os.path.join(self._directory, f"rank_{place.rank}")
+            directory = rank_directory(self._directory, place.rank, place.ranks)
             try:
                 self._files = CheckpointFiles(
                     directory,
@@ -266,7 +266,7 @@ class SaveBestCheckpoint(Callback):
 
 def _load(directory: str, cells: tuple[Any, ...], which: str) -> Checkpoint:
     place = find_place()
-    directory = directory if place.ranks == 1 else os.path.join(directory, f"rank_{place.rank}")
+    directory = rank_directory(directory, place.rank, place.ranks)
     state = read_state(directory)
     checkpoint = None
     if state is not None:

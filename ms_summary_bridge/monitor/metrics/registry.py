@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import Final, TypeVar
 
 from ms_summary_bridge.errors import UsageError
-from ms_summary_bridge.monitor.model.facts import StepFacts, TrainingFacts, Window
 from ms_summary_bridge.monitor.model.metric_names import MetricName, Way, add_name, resolve
+from ms_summary_bridge.training.facts import StepFacts, TrainingFacts, Window
 
 __all__ = ["Metric", "MetricValue", "make_metric", "register_metric"]
 

@@ -23,7 +23,7 @@ from ms_summary_bridge.monitor.model.alert_config import hide_secrets
 from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.training.distributed import Place
 
-__all__ = ["choose_run_directory", "describe_run", "find_commit", "rank_directory"]
+__all__ = ["choose_run_directory", "describe_run", "find_commit"]
 
 _WAIT_SECS: Final = 30.0
 _START_SPREAD_SECS: Final = 120.0  # how far apart the processes of one training may start
@@ -48,11 +48,6 @@ def choose_run_directory(config: MonitorConfig, place: Place) -> str:
         return directory
     run = wait_for(lambda: _read_note(note), 0.1, _WAIT_SECS)
     return os.path.join(project, run) if run is not None else _make_new(project)  # no shared disk, or rank 0 has none
-
-
-def rank_directory(run_directory: str, rank: int) -> str:
-    """Returns where the files of one rank are."""
-    return os.path.join(run_directory, f"rank_{rank}")
 
 
 def _file_name(name: str) -> str:

@@ -12,8 +12,8 @@ import mindspore
 from mindspore.train.callback import LossMonitor
 
 from ms_summary_bridge.monitor.model.config import MonitorConfig
-from ms_summary_bridge.monitor.steps.training_parameters import TrainingParameters
 from ms_summary_bridge.training.faults import Faults
+from ms_summary_bridge.training.parameters import TrainingParameters
 
 __all__ = ["find_link", "meet_loss_monitors", "save_checkpoint", "trainable_parameters"]
 

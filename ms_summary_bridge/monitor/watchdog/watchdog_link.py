@@ -22,12 +22,13 @@ from ms_summary_bridge.monitor.alarms.actions import OUTSIDE, Origin
 from ms_summary_bridge.monitor.model.alert_config import ActionConfig
 from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.watchdog.hang_report import is_regular
-from ms_summary_bridge.monitor.watchdog.heartbeat import END, Heartbeat, number_of
+from ms_summary_bridge.monitor.watchdog.heartbeat import Heartbeat
 from ms_summary_bridge.monitor.watchdog.process_state import read_state
 from ms_summary_bridge.monitor.watchdog.stacks import offer_stacks
 from ms_summary_bridge.monitor.watchdog.watchdog import Assignment
 from ms_summary_bridge.training.distributed import Place
 from ms_summary_bridge.training.faults import Faults
+from ms_summary_bridge.training.phases import END, number_of
 
 __all__ = ["WatchdogLink"]
 
@@ -127,7 +128,7 @@ class WatchdogLink:
         return self._heartbeat
 
     def beat(self, phase: str) -> None:
-        """The training begins another phase, one of `heartbeat.PHASES`."""
+        """The training begins another phase, one of `phases.PHASES`."""
         self._heartbeat.beat(phase)
 
     @contextlib.contextmanager
