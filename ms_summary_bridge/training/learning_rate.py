@@ -102,7 +102,8 @@ class LearningRates:
     def __init__(self, warn: Callable[[str, str], None]) -> None:
         self._warn = warn
         self._read: Callable[[], Mapping[str, float]] | None = None
-        self._known: tuple[int, Mapping[str, float]] | None = None
+        self._step: int | None = None  # whose they are
+        self._rates: Mapping[str, float] = {}
 
     def read_from(self, read: Callable[[], Mapping[str, float]]) -> None:
         """Says how they are read: `rate_reader` of an optimizer, or a function of the user's own."""
@@ -110,16 +111,11 @@ class LearningRates:
 
     def at(self, step: int) -> Mapping[str, float]:
         """Returns the learning rates of a step, which must be the one that has ended last."""
-        if self._known is None or self._known[0] != step:
-            self._known = (step, self._ask())
-        return self._known[1]
-
-    def _ask(self) -> Mapping[str, float]:
-        if self._read is None:
-            return {}
-        try:
-            return self._read()
-        except Exception as error:  # a schedule is the user's own code
-            self._warn("lr", f"the learning rate cannot be read and is left out: {error!r}")
-            self._read = None
-            return {}
+        if step != self._step and self._read is not None:
+            self._step, self._rates = step, {}
+            try:
+                self._rates = self._read()
+            except Exception as error:  # a schedule is the user's own code
+                self._warn("lr", f"the learning rate cannot be read and is left out: {error!r}")
+                self._read = None
+        return self._rates

@@ -237,8 +237,8 @@ class StepTap:
         if is_due:
             self._look_at = self._times.look_at
             # They are those of this step now. Nobody is asked for what the step's own outputs say.
-            if reading.learning_rate is None:
-                reading.learning_rates = self.read_rates()
+            if self._rates is not None and reading.learning_rate is None:
+                reading.learning_rates = self._rates.at(self.step)
         self._note((what, now, reading))
         if (is_due and self._settles_samples) or not self._is_quiet(reading) or len(self._notes) >= self._most_notes:
             self._settle()
