@@ -73,7 +73,8 @@ class SummaryBridge(Callback, UserValues):
 
     Args:
         summary_dir: Directory for MindSpore's summary files. In distributed training each rank writes to
-            `rank_<n>` below it, because both viewers take a directory for one run.
+            `rank_<n>` below it, because both viewers take a directory for one run; unless the name ends in the
+            number of the rank already.
         tensorboard_dir: Directory for the TensorBoard file; `summary_dir` when None.
         collect_freq: Collect at the first step that reaches each multiple of this. Steps are counted in data sink mode
             too (SummaryCollector counts epochs there).
@@ -277,7 +278,7 @@ class SummaryBridge(Callback, UserValues):
             self.close()
         except Exception as failure:
             self._warn("close", f"the files could not be closed: {failure!r}")
-        self._values.end_training()
+        self._values.measuring.leave()
         self._reset_training()  # lets go of the network and its optimizer
 
     @_guarded
@@ -285,7 +286,7 @@ class SummaryBridge(Callback, UserValues):
         """Opens the files and looks at what there is to collect."""
         parameters = run_context.original_args()
         self._begin("train", run_context)
-        self._values.end_training()
+        self._values.measuring.leave()
         self._reset_training()
         others = [callback for callback in _callbacks_of(parameters) if callback is not self]
         self._values.begin_training(parameters, others, self.training_options(parameters))
@@ -297,7 +298,7 @@ class SummaryBridge(Callback, UserValues):
     @_guarded
     def on_train_epoch_begin(self, run_context: Any) -> None:
         """Notes the time."""
-        self._values.begin_epoch(time.monotonic())
+        self._values.measuring.step_clock.resume(time.monotonic())
 
     @_guarded
     def on_train_step_begin(self, run_context: Any) -> None:
@@ -337,7 +338,7 @@ class SummaryBridge(Callback, UserValues):
     def on_train_epoch_end(self, run_context: Any) -> None:
         """Notes the epoch, the checkpoint, the best loss."""
         parameters = run_context.original_args()
-        self._values.end_epoch(time.monotonic())
+        self._values.measuring.step_clock.pause(time.monotonic())
         if self._fallback is not None:
             self._fallback.collector.epoch_end(run_context)
             return
@@ -363,14 +364,14 @@ class SummaryBridge(Callback, UserValues):
     @_guarded
     def on_eval_begin(self, run_context: Any) -> None:
         """Opens the files, if this is no evaluation inside a training."""
-        self._values.begin_evaluation()
+        self._values.measuring.begin_evaluation()
         if not self._mode:
             self._begin("eval", run_context)
 
     @_guarded
     def on_eval_end(self, run_context: Any) -> None:
         """Records the metrics under `eval/`, and the evaluation's lineage."""
-        self._values.end_evaluation()
+        self._values.measuring.end_evaluation()
         parameters = run_context.original_args()
         if self._fallback is not None:
             if self._mode == "eval":

@@ -15,6 +15,7 @@ from typing import Any, Final
 import mindspore
 import numpy as np
 
+from ms_summary_bridge.training.facts import TrainingFacts
 from ms_summary_bridge.training.learning_rate import find_optimizer, rate_reader
 from ms_summary_bridge.training.measures import device_memory, read_outputs, to_array
 from ms_summary_bridge.training.measuring import Measuring, join
@@ -52,8 +53,10 @@ class StepValues:
         self._collects_histograms = collects_histograms
         self._collects_lr = collects_lr
         self._warn = warn
-        self._measuring: Measuring | None = None
-        self._tells = False  # whether nobody else says when steps begin and end
+        self.measuring = Measuring(TrainingFacts(), warn)
+        """Measures the training, for a monitor beside the bridge too."""
+        self.measuring.follow()
+        self._tells = True  # whether nobody else says when steps begin and end
         self._step: int | None = None  # the last one that has ended
         self._optimizer: Any = None
         self._parameters: list[Any] = []
@@ -65,64 +68,35 @@ class StepValues:
     def begin_training(self, parameters: Any, others: Iterable[Any], told: Mapping[str, Any]) -> None:
         """A training begins, beside other callbacks; `told` is what a framework around MindSpore knows of it."""
         given = TrainingParameters(parameters)
-        self._measuring, self._tells = join(given, "bridge", lambda: Measuring(read_facts(given, told), self._warn))
-        self._measuring.follow()
+        self.measuring, self._tells = join(given, "bridge", lambda: Measuring(read_facts(given, told), self._warn))
+        self.measuring.follow()
         if self._tells:
-            self._measuring.time_callbacks(others)
-
-    def begin_epoch(self, now: float) -> None:
-        """What follows is waiting for the epoch's first data."""
-        if self._measuring is not None:
-            self._measuring.step_clock.resume(now)
+            self.measuring.time_callbacks(others)
 
     def begin_step(self, now: float) -> None:
         """A step begins at `now`, seconds of a monotonic clock."""
-        if self._measuring is not None and self._tells:
-            self._measuring.step_clock.note(("start", now, None))
+        if self._tells:
+            self.measuring.step_clock.note(("start", now, None))
 
     def end_step(self, step: int, now: float, parameters: Any) -> None:
         """A step, or a sink of several, has ended at `now`."""
-        if self._measuring is None:  # nobody said that a training begins
-            self.begin_training(parameters, (), {})
-        assert self._measuring is not None
         last, self._step = self._step, step
         if last is None:
             self._begin(TrainingParameters(parameters))
             steps = steps_of_first_call(TrainingParameters(parameters))
         else:
             steps = step - last if step > last else 1
-        self._measuring.end_step((step, steps, None, None, None), now, tells=self._tells)
-
-    def end_epoch(self, now: float) -> None:
-        """What follows belongs to no step."""
-        if self._measuring is not None:
-            self._measuring.step_clock.pause(now)
-
-    def begin_evaluation(self) -> None:
-        """What follows is left out of all rates, until `end_evaluation`."""
-        if self._measuring is not None:
-            self._measuring.begin_evaluation()
-
-    def end_evaluation(self) -> None:
-        """The evaluation ends."""
-        if self._measuring is not None:
-            self._measuring.end_evaluation()
-
-    def end_training(self) -> None:
-        """Nothing more is measured."""
-        if self._measuring is not None:
-            self._measuring.leave()
+        self.measuring.end_step((step, steps, None, None, None), now, tells=self._tells)
 
     def _begin(self, parameters: TrainingParameters) -> None:
         """Does what only the first step can tell."""
-        assert self._measuring is not None
-        complete_facts(self._measuring.facts, parameters)
+        complete_facts(self.measuring.facts, parameters)
         self._optimizer = find_optimizer(parameters)
         if self._optimizer is None:
             self._warn("optimizer", "no optimizer is found: learning rate and parameters are not recorded")
             return
         self._parameters = self._choose_parameters()
-        self._measuring.rates.read_from(rate_reader(self._optimizer, _step_tensor))
+        self.measuring.rates.read_from(rate_reader(self._optimizer, _step_tensor))
 
     # ------------------------------------------------------------------ what is recorded
 
@@ -145,13 +119,13 @@ class StepValues:
                 items.append(scalar_item("loss/auto", outputs.loss))
                 if outputs.loss < (math.inf if self._best is None else self._best):  # a NaN is never the best
                     self._best, self._best_is_new = outputs.loss, True
-        if not self._collects_lr or self._measuring is None or self._step is None:
+        if not self._collects_lr or self._step is None:
             return items
         extras: dict[str, float | None] = {"epoch": float(parameters.get("cur_epoch_num") or 0)}
         rate = outputs.learning_rate
-        extras |= self._measuring.rates.at(self._step) if rate is None else {"lr": rate}
+        extras |= self.measuring.rates.at(self._step) if rate is None else {"lr": rate}
         extras |= {"loss_scale": outputs.loss_scale, "grad_norm": outputs.grad_norm}
-        window = self._measuring.take()
+        window = self.measuring.take()
         if window is not None:
             extras |= {"step_time": window.step_time, "samples_per_second": window.samples_per_second}
         extras |= device_memory(mindspore)

@@ -178,7 +178,9 @@ class Monitor:
             return value
         number = to_number(value)
         if number is None or not number.is_integer() or abs(number) > _MAX_COUNT:
-            self.faults.warn(f"given {name}", f"{name} is left out: {str(value)[:40]!r} is no whole number of 64 bits")
+            self.faults.warn(
+                f"given {name}", f"{name} is left out: {str(value)[:40]!r} is not a whole number of 64 bits"
+            )
             return None
         return int(number)
 
@@ -187,10 +189,10 @@ class Monitor:
         """Counts what runs inside as `evaluation`, `checkpoint` or `data`; the first two are left out of all rates.
 
         Raises:
-            UsageError: There is no such kind.
+            UsageError: Another kind.
         """
         if kind not in _TIMED:
-            raise UsageError(f"Monitor.timing: no kind {kind!r}; there are {', '.join(_TIMED)}")
+            raise UsageError(f"Monitor.timing: {kind!r} is not a kind of time; give one of {', '.join(_TIMED)}")
         if not self._recorder.is_open:
             yield
             return

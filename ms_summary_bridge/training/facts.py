@@ -78,14 +78,14 @@ class TrainingFacts(msgspec.Struct, kw_only=True):
             return range(self.ranks)
         return range(self.ranks - self.ranks // self.pipeline_stages, self.ranks)
 
-    def utilization(self, steps: int, tokens: int | None, secs: float | None) -> float | None:
+    def utilization(self, measured: StepFacts | Window) -> float | None:
         """Returns operations done / (operations that all cards can do in that time); None where figures are missing."""
         done: float | None = None
         if self.model_flops is not None:
-            done = self.model_flops * steps
-        elif self.flops_per_token is not None and tokens is not None:
-            done = self.flops_per_token * tokens
-        per_second = rate(done, secs)
+            done = self.model_flops * measured.timed_steps
+        elif self.flops_per_token is not None and measured.tokens is not None:
+            done = self.flops_per_token * measured.tokens
+        per_second = rate(done, measured.secs)
         return None if per_second is None or not self.peak_flops else per_second / (self.peak_flops * self.ranks)
 
     def step_in_epoch(self, step: int) -> int | None:
@@ -106,7 +106,38 @@ class TrainingFacts(msgspec.Struct, kw_only=True):
         return step - self.initial_step + (self.steps_before or 0)
 
 
-class StepFacts(msgspec.Struct, kw_only=True):
+class _Rates:
+    """The formulas of a number of steps: sums over sums, never means of rates. None where a part is not known."""
+
+    __slots__ = ()
+    timed_steps: int
+    secs: float | None
+    data_secs: float | None
+    samples: int | None
+    tokens: int | None
+
+    @property
+    def step_time(self) -> float | None:
+        """Seconds of one step, waiting for data included: `secs / timed_steps`."""
+        return self.secs / self.timed_steps if self.secs is not None and self.timed_steps else None
+
+    @property
+    def data_time(self) -> float | None:
+        """Seconds of one step in which it waited for data: `data_secs / timed_steps`."""
+        return self.data_secs / self.timed_steps if self.data_secs is not None and self.timed_steps else None
+
+    @property
+    def samples_per_second(self) -> float | None:
+        """Samples per second over all cards: `samples / secs`."""
+        return rate(self.samples, self.secs)
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Tokens per second over all cards: `tokens / secs`."""
+        return rate(self.tokens, self.secs)
+
+
+class StepFacts(msgspec.Struct, _Rates, kw_only=True):
     """What one call of a training says. In data sink mode a call stands for several steps.
 
     Attributes:
@@ -141,28 +172,13 @@ class StepFacts(msgspec.Struct, kw_only=True):
     is_first: bool = False
 
     @property
-    def step_time(self) -> float | None:
-        """Seconds of one step: `secs / steps`."""
-        return None if self.secs is None else self.secs / self.steps
-
-    @property
-    def data_time(self) -> float | None:
-        """Seconds of one step in which it waited for data: `data_secs / steps`."""
-        return None if self.secs is None or self.data_secs is None else self.data_secs / self.steps
-
-    @property
-    def samples_per_second(self) -> float | None:
-        """Samples per second over all cards: `samples / secs`."""
-        return rate(self.samples, self.secs)
-
-    @property
-    def tokens_per_second(self) -> float | None:
-        """Tokens per second over all cards: `tokens / secs`."""
-        return rate(self.tokens, self.secs)
+    def timed_steps(self) -> int:  # type: ignore[override]
+        """The steps that `secs` is about: all of them, or none."""
+        return 0 if self.secs is None else self.steps
 
 
-class Window(msgspec.Struct, kw_only=True):
-    """The steps since the last sample. Its rates are sums over sums, never means of rates.
+class Window(msgspec.Struct, _Rates, kw_only=True):
+    """The steps since the last sample.
 
     Attributes:
         last: The last call.
@@ -202,23 +218,3 @@ class Window(msgspec.Struct, kw_only=True):
             self.samples = (self.samples or 0) + facts.samples
         if facts.tokens is not None:
             self.tokens = (self.tokens or 0) + facts.tokens
-
-    @property
-    def step_time(self) -> float | None:
-        """Seconds of one step: `secs / timed_steps`."""
-        return self.secs / self.timed_steps if self.timed_steps else None
-
-    @property
-    def data_time(self) -> float | None:
-        """Seconds of one step in which it waited for data: `data_secs / timed_steps`."""
-        return self.data_secs / self.timed_steps if self.timed_steps and self.data_secs is not None else None
-
-    @property
-    def samples_per_second(self) -> float | None:
-        """Samples per second over all cards: `samples / secs`."""
-        return rate(self.samples, self.secs)
-
-    @property
-    def tokens_per_second(self) -> float | None:
-        """Tokens per second over all cards: `tokens / secs`."""
-        return rate(self.tokens, self.secs)

@@ -238,7 +238,7 @@ def test_metrics_of_the_users_own(
 
     with pytest.raises(UsageError, match="exists already"):
         register_metric("loss")(TwiceTheLoss)
-    with pytest.raises(UsageError, match="no class derived from Metric"):
+    with pytest.raises(UsageError, match="is not a class derived from Metric"):
         register_metric("number")(int)  # type: ignore[type-var]
     engine = Engine(tmp_path, interval=0, metrics=["loss", "twice_the_loss", "where", "broken", "wordy"]).begin()
     for step in (1, 2, 3):
@@ -682,13 +682,13 @@ def test_counts_of_a_loop_may_be_of_any_type_of_number(tmp_path: Path, caplog: p
     assert values_of(samples, "loss") == {1: 1, 2: 2, 3: 3, 4: 4, 1 << 62: 5, 9: 6}
     assert [line["epoch"] for line in samples] == [1, 1, None, None, None, None]
     said = [record.getMessage() for record in caplog.records if record.levelno > logging.INFO]
-    assert said == ["monitor: step is left out: 'three' is no whole number of 64 bits"]
+    assert said == ["monitor: step is left out: 'three' is not a whole number of 64 bits"]
 
 
 def test_a_kind_of_time_that_does_not_exist(tmp_path: Path) -> None:
     with (
         Monitor({"backend": ["local"], "save_dir": str(tmp_path)}) as monitor,
-        pytest.raises(UsageError, match="no kind 'validation'; there are evaluation, checkpoint, data"),
+        pytest.raises(UsageError, match="'validation' is not a kind of time; give one of evaluation, checkpoint, data"),
         monitor.timing("validation"),
     ):
         pass

@@ -92,7 +92,7 @@ def test_each_number_has_its_formula() -> None:
     assert window.samples_per_second == 2 * 64 / 8.0, "sums over sums, not the mean of two rates"
     assert window.tokens_per_second == 2 * 64 * 128 / 8.0
     assert window.overflows == 0
-    used = training.measuring.facts.utilization(window.timed_steps, window.tokens, window.secs)
+    used = training.measuring.facts.utilization(window)
     assert used == pytest.approx(2 * 64 * 128 * 1e6 / 8.0 / (1e9 * 8)), "of what all cards can do"
 
 

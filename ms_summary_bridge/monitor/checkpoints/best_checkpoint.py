@@ -42,8 +42,8 @@ class SaveBestCheckpoint(Callback):
         monitor: `loss`, for the mean over the steps since the last checkpoint, or `eval/<metric>`, for what an
             evaluation during the training or right behind it (`model.fit`, `model.eval` with this callback) says.
         mode: `min` where less is better, `max` where more is; `auto` to know it by the metric's name.
-        directory: Of the checkpoints. In distributed training each rank has `rank_<n>` below it, and each decides by
-            its own values which one is the best.
+        directory: Of the checkpoints. In distributed training each rank has `rank_<n>` below it, unless the name ends
+            in the number of the rank already, and each decides by its own values which one is the best.
         save_checkpoint_steps: A checkpoint every so many steps.
         save_epochs: A checkpoint every so many epochs; every one, if `save_checkpoint_steps` is not given either.
         keep_checkpoint_max: How many of the last are kept.
@@ -200,11 +200,11 @@ class SaveBestCheckpoint(Callback):
         name = self._monitor.removeprefix(EVAL)
         if name not in metrics:
             known = ", ".join(sorted(metrics)) or "none"
-            self.faults.warn("metric", f"the evaluation has no metric {name!r} (it has {known}): there is no best")
+            self.faults.warn("metric", f"the evaluation has no metric {name!r} (it has {known}): no best is chosen")
             return
         value = to_number(metrics[name])
         if value is None:
-            self.faults.warn("metric", f"the metric {name!r} is no number: there is no best")
+            self.faults.warn("metric", f"the metric {name!r} is not a number: no best is chosen")
         elif self._keeps_best and self._files is not None and self._files.is_better(value):
             self._save(value)
 
@@ -272,7 +272,7 @@ def _load(directory: str, cells: tuple[Any, ...], which: str) -> Checkpoint:
     if state is not None:
         checkpoint = state.best if which == "best" else next(reversed(state.last), None)
     if checkpoint is None:
-        raise LogdirError(f"{directory}: there is no {which} checkpoint")
+        raise LogdirError(f"{directory}: no {which} checkpoint is saved there")
     path = os.path.join(directory, checkpoint.file)
     try:
         values = mindspore.load_checkpoint(path)

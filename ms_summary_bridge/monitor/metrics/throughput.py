@@ -6,66 +6,51 @@ and the saving of checkpoints; what cannot be known is left out.
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 from ms_summary_bridge.monitor.metrics import Metric, MetricValue
 from ms_summary_bridge.training.facts import StepFacts, TrainingFacts, Window
 
 __all__ = ["DataTime", "ModelFlopsUtilization", "SamplesPerSecond", "StepTime", "TokensPerSecond"]
 
 
-class StepTime(Metric):
+class _Rate(Metric):
+    """A number that a call and an interval have under one name."""
+
+    anywhere = True
+    number: ClassVar[str]
+
+    def observe(self, facts: StepFacts) -> Any:
+        """Returns that of one call."""
+        return getattr(facts, self.number)
+
+    def sample(self, window: Window) -> Any:
+        """Returns that of the interval."""
+        return getattr(window, self.number)
+
+
+class StepTime(_Rate):
     """Seconds of one step, waiting for data included."""
 
-    anywhere = True
-
-    def observe(self, facts: StepFacts) -> float | None:
-        """Returns the mean over the steps of one call."""
-        return facts.step_time
-
-    def sample(self, window: Window) -> MetricValue:
-        """Returns the mean over the interval."""
-        return window.step_time
+    number = "step_time"
 
 
-class DataTime(Metric):
+class DataTime(_Rate):
     """Seconds of one step in which the training waited for data."""
 
-    anywhere = True
-
-    def observe(self, facts: StepFacts) -> float | None:
-        """Returns the mean over the steps of one call."""
-        return facts.data_time
-
-    def sample(self, window: Window) -> MetricValue:
-        """Returns the mean over the interval."""
-        return window.data_time
+    number = "data_time"
 
 
-class SamplesPerSecond(Metric):
+class SamplesPerSecond(_Rate):
     """Samples per second over all cards."""
 
-    anywhere = True
-
-    def observe(self, facts: StepFacts) -> float | None:
-        """Returns the rate of one call."""
-        return facts.samples_per_second
-
-    def sample(self, window: Window) -> MetricValue:
-        """Returns the rate of the interval."""
-        return window.samples_per_second
+    number = "samples_per_second"
 
 
-class TokensPerSecond(Metric):
+class TokensPerSecond(_Rate):
     """Tokens per second over all cards."""
 
-    anywhere = True
-
-    def observe(self, facts: StepFacts) -> float | None:
-        """Returns the rate of one call."""
-        return facts.tokens_per_second
-
-    def sample(self, window: Window) -> MetricValue:
-        """Returns the rate of the interval."""
-        return window.tokens_per_second
+    number = "tokens_per_second"
 
 
 class ModelFlopsUtilization(Metric):
@@ -82,8 +67,8 @@ class ModelFlopsUtilization(Metric):
 
     def observe(self, facts: StepFacts) -> float | None:
         """Returns the utilization of one call."""
-        return self._training.utilization(facts.steps, facts.tokens, facts.secs)
+        return self._training.utilization(facts)
 
     def sample(self, window: Window) -> MetricValue:
         """Returns the utilization of the interval."""
-        return self._training.utilization(window.timed_steps, window.tokens, window.secs)
+        return self._training.utilization(window)

@@ -19,7 +19,7 @@ __all__ = ["find_link", "meet_loss_monitors", "save_checkpoint", "trainable_para
 
 
 def trainable_parameters(parameters: TrainingParameters) -> list[Any]:
-    """Returns what the network learns; nothing where there is no network."""
+    """Returns what the network learns; nothing without a network."""
     network = parameters.get("network") or parameters.get("train_network")
     return list(network.trainable_params()) if hasattr(network, "trainable_params") else []
 
