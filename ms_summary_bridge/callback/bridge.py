@@ -305,7 +305,7 @@ class SummaryBridge(Callback, UserValues):
         """Notes the time."""
         self._values.begin_step(time.monotonic())
         parameters = run_context.original_args()
-        self._note_checkpoints(parameters)  # saved by a callback behind this one, after the last step
+        self._note_checkpoints(parameters)  # saved after the last step, by whichever callback
         network = parameters.get("train_network")
         if isinstance(network, GradientSummary):
             step = int(parameters.cur_step_num)
@@ -332,7 +332,6 @@ class SummaryBridge(Callback, UserValues):
         takes_tensors = last is None or _reaches(self._tensor_steps, last, step)
         if is_due or takes_tensors:
             self._collect(parameters, step, is_due=is_due, takes_tensors=takes_tensors)
-        self._note_checkpoints(parameters)
 
     @_guarded
     def on_train_epoch_end(self, run_context: Any) -> None:

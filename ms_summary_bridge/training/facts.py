@@ -208,13 +208,16 @@ class Window(msgspec.Struct, _Rates, kw_only=True):
         self.steps += facts.steps
         if facts.overflow is not None:
             self.overflows = (self.overflows or 0) + (1 if facts.overflow else 0)
-        if facts.secs is None:
-            return
-        self.timed_steps += facts.steps
-        self.secs += facts.secs
-        if facts.data_secs is not None:
-            self.data_secs = (self.data_secs or 0.0) + facts.data_secs
-        if facts.samples is not None:
-            self.samples = (self.samples or 0) + facts.samples
-        if facts.tokens is not None:
-            self.tokens = (self.tokens or 0) + facts.tokens
+        if facts.secs is not None:
+            self.time(facts.steps, facts.secs, facts.data_secs, facts.samples, facts.tokens)
+
+    def time(self, steps: int, secs: float, data_secs: float | None, samples: int | None, tokens: int | None) -> None:
+        """Takes what was measured of one more call that was timed."""
+        self.timed_steps += steps
+        self.secs += secs
+        if data_secs is not None:
+            self.data_secs = (self.data_secs or 0.0) + data_secs
+        if samples is not None:
+            self.samples = (self.samples or 0) + samples
+        if tokens is not None:
+            self.tokens = (self.tokens or 0) + tokens

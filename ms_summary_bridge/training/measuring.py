@@ -99,24 +99,15 @@ class Measuring:
     # ------------------------------------------------------------------ steps
 
     def facts_of(self, call: Call, *, is_first: bool = False) -> StepFacts:
-        """Returns what is known of a call that was timed.
-
-        Samples are `samples_per_step * steps` and tokens `samples * seq_length`, over all cards, unless a loop of the
-        user's own says them. The loss is the one that the network returned by `loss_divisor`.
-        """
-        training, read = self.facts, call.read
-        step, steps, epoch, samples, tokens = call.ended
-        if not isinstance(read, StepOutputs):
-            read = StepOutputs(read)
-        if samples is None and training.samples_per_step is not None:
-            samples = training.samples_per_step * steps
-        if tokens is None and samples is not None and training.seq_length is not None:
-            tokens = samples * training.seq_length
+        """Returns what is known of a call that was timed. The loss is what the network returned by `loss_divisor`."""
+        step, steps, epoch, *_ = call.ended
+        samples, tokens = self._amounts(call.ended)
+        read = call.read if isinstance(call.read, StepOutputs) else StepOutputs(call.read)
         return StepFacts(
             step=step,
             steps=steps,
             epoch=epoch,
-            loss=None if read.loss is None else read.loss / training.loss_divisor,
+            loss=None if read.loss is None else read.loss / self.facts.loss_divisor,
             grad_norm=read.grad_norm,
             loss_scale=read.loss_scale,
             learning_rate=read.learning_rate,
@@ -127,6 +118,19 @@ class Measuring:
             data_secs=call.data_secs,
             is_first=is_first,
         )
+
+    def _amounts(self, ended: EndedStep) -> tuple[int | None, int | None]:
+        """Returns samples and tokens of a call over all cards.
+
+        They are `samples_per_step * steps` and `samples * seq_length`, unless a loop of the user's own says them.
+        """
+        _, steps, _, samples, tokens = ended
+        training = self.facts
+        if samples is None and training.samples_per_step is not None:
+            samples = training.samples_per_step * steps
+        if tokens is None and samples is not None and training.seq_length is not None:
+            tokens = samples * training.seq_length
+        return samples, tokens
 
     # ------------------------------------------------------------------ for one that asks while the training waits
 
@@ -155,9 +159,14 @@ class Measuring:
 
     def _fold(self) -> None:
         self.step_clock.settle()
-        calls = self.step_clock.ended_calls
+        calls, window = self.step_clock.ended_calls, self._window
+        if not calls:
+            return
+        if window is None:
+            window = self._window = Window(last=self.facts_of(calls[-1]))
         while calls:
-            facts = self.facts_of(calls.popleft())
-            if self._window is None:
-                self._window = Window(last=facts)
-            self._window.add(facts)
+            call = calls.popleft()
+            steps = call.ended[1]
+            window.steps += steps
+            if call.secs is not None:
+                window.time(steps, call.secs, call.data_secs, *self._amounts(call.ended))

@@ -78,6 +78,7 @@ class StepClock:
         self.secs: dict[str, float] = dict.fromkeys(KINDS, 0.0)
         """Seconds of each part since the training began, up to the last `settle`."""
         self._lock = threading.RLock()  # a signal's handler may settle inside of it
+        self._elapsed = 0.0  # all of `secs`
         self._phase = "other"
         self._since: float | None = None
         self._spent = 0.0  # by others, in this phase
@@ -115,20 +116,30 @@ class StepClock:
 
     def settle(self) -> None:
         """Deals with all that was noted: parts are added up, calls are timed and handed on."""
+        take_next = self.notes.popleft
         with self._lock, contextlib.suppress(IndexError):  # the end
             while True:
-                self._take(*self.notes.popleft())
+                what, number, content = take_next()
+                if what == "end":
+                    self._end(number, content)
+                elif what == "start":
+                    self._begin(number)
+                elif what == "begin":
+                    self._read(content)
+                    self._begin(number)
+                elif what == "read":
+                    self._read(content)
+                else:
+                    self._take(what, number, content)
 
-    def _take(self, what: str, number: float, content: Any) -> None:
-        if what in ("begin", "read") and self._unread and self.read_calls is not None:
+    def _read(self, content: Any) -> None:
+        if self._unread and self.read_calls is not None:
             call = self._unread.popleft()
             call.read = content
             self.read_calls.append(call)
-        if what == "end":
-            self._end(number, content)
-        elif what in ("begin", "start"):
-            self._begin(number)
-        elif what == "told":
+
+    def _take(self, what: str, number: float, content: Any) -> None:
+        if what == "told":
             if self._unread:  # its reader is behind the others: the one before was read by now
                 newest = msgspec.structs.replace(self._unread[-1], ended=content)
                 self._unread = deque((newest,))
@@ -140,7 +151,7 @@ class StepClock:
         elif what == "resume":
             self._turn(number, "data")
             self._mark, self._excluded = number, 0.0
-        elif what != "read":
+        else:
             self._spend(what, number)
 
     def _was_computing(self) -> None:
@@ -154,6 +165,7 @@ class StepClock:
         if self._since is not None:
             secs = max(0.0, now - self._since - self._spent)
             self.secs[self._phase] += secs
+            self._elapsed += secs
         self._phase, self._since, self._spent = phase, now, 0.0
         return secs
 
@@ -172,7 +184,7 @@ class StepClock:
         excluded, self._excluded = self._excluded, 0.0
         data, self._data = self._data, None
         is_compiled, self._is_compiled = self._is_compiled, True
-        call = Call(content, now, waited=self.secs["data"], elapsed=sum(self.secs.values()))
+        call = Call(content, now, waited=self.secs["data"], elapsed=self._elapsed)
         if is_compiled and mark is not None and now - mark - excluded > 0:
             call.secs, call.data_secs = now - mark - excluded, data
         if self.read_calls is not None:
@@ -182,6 +194,7 @@ class StepClock:
 
     def _spend(self, kind: str, secs: float) -> None:
         self.secs[kind] += secs
+        self._elapsed += secs
         self._spent += secs
         if kind == "data":
             self._data = (self._data or 0.0) + secs
