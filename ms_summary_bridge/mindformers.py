@@ -39,7 +39,7 @@ from mindspore.train.callback import RunContext
 from ms_summary_bridge.callback.bridge import SummaryBridge
 from ms_summary_bridge.errors import ConfigError
 from ms_summary_bridge.monitor.callback import MindSporeTransformersMonitor as _Monitor
-from ms_summary_bridge.monitor.steps.training_parameters import seq_length_of_model
+from ms_summary_bridge.training.parameters import TrainingParameters, seq_length_of_model
 
 __all__ = ["MindSporeTransformersMonitor", "SummaryBridgeMonitor"]
 
@@ -78,10 +78,19 @@ class SummaryBridgeMonitor(SummaryBridge):
         super().__init__(summary_dir, **_plain(arguments))
         self._count = _Count()
 
+    def training_options(self, parameters: Any) -> Mapping[str, Any]:
+        """Returns what MindFormers knows of this training."""
+        return _training_facts(parameters)
+
     def on_train_begin(self, run_context: Any) -> None:
         """As SummaryBridge's; a training that was resumed counts on from where it was."""
         self._count = _Count(_loss_monitor_facts(run_context.original_args()))
         super().on_train_begin(self._count.over_sessions(run_context))
+
+    def on_train_epoch_begin(self, run_context: Any) -> None:
+        """As SummaryBridge's, but at the beginning of an epoch only."""
+        if self._count.is_between_epochs(run_context):
+            super().on_train_epoch_begin(run_context)
 
     def on_train_step_end(self, run_context: Any) -> None:
         """As SummaryBridge's."""
@@ -115,9 +124,9 @@ class MindSporeTransformersMonitor(_Monitor):
 
     def training_options(self, parameters: Any) -> Mapping[str, Any]:
         """Returns what MindFormers knows of this training, by the names of MonitorConfig."""
-        facts = _loss_monitor_facts(parameters)
+        facts = _training_facts(parameters)
         self._count = _Count(facts)
-        return {"seq_length": seq_length_of_model(parameters), **facts}
+        return facts
 
     def on_train_epoch_begin(self, run_context: Any) -> None:
         """As the monitor's, but at the beginning of an epoch only."""
@@ -143,10 +152,10 @@ class _Count:
         facts: What MFLossMonitor knows.
     """
 
-    def __init__(self, facts: Mapping[str, int] | None = None) -> None:
+    def __init__(self, facts: Mapping[str, Any] | None = None) -> None:
         facts = facts or {}
-        self._initial_step = facts.get("initial_step", 0)
-        self._steps_per_epoch = facts.get("steps_per_epoch", 0)
+        self._initial_step: int = facts.get("initial_step", 0)
+        self._steps_per_epoch: int = facts.get("steps_per_epoch", 0)
 
     def over_sessions(self, run_context: Any) -> Any:
         """Returns the context with step and epoch of the training."""
@@ -187,6 +196,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(inner) for key, inner in value.items()}
     return [_plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+def _training_facts(parameters: Any) -> dict[str, Any]:
+    """Returns what MindFormers knows of a training, by the names of MonitorConfig."""
+    return {"seq_length": seq_length_of_model(TrainingParameters(parameters)), **_loss_monitor_facts(parameters)}
 
 
 def _loss_monitor_facts(parameters: Any) -> dict[str, int]:

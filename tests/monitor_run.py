@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ms_summary_bridge.monitor.config.file import load_config
-from ms_summary_bridge.monitor.model.facts import TrainingFacts
 from ms_summary_bridge.monitor.recorder import Recorder
 from ms_summary_bridge.monitor.sinks.journal import journal_files
+from ms_summary_bridge.monitor.steps.call_queue import Patience
 from ms_summary_bridge.training.distributed import Place
+from ms_summary_bridge.training.facts import TrainingFacts
 from ms_summary_bridge.training.faults import Faults
 
 START = 1_700_000_000.0
@@ -49,15 +50,23 @@ class Engine:
     Args:
         directory: `save_dir`.
         place: Which rank this is.
+        patience: How long is waited for what does not return.
         section: The keys of `monitor_config`.
     """
 
-    def __init__(self, directory: Path, place: Place | None = None, **section: Any) -> None:
+    def __init__(
+        self, directory: Path, place: Place | None = None, *, patience: Patience | None = None, **section: Any
+    ) -> None:
         self.clock = FakeClock()
         self.place = place or Place(host="host")
         given = {"backend": ["local"], "save_dir": str(directory), "run_id": "run", "auto_print": False, **section}
         self.recorder = Recorder(
-            load_config(given), Faults("test"), place=self.place, clock=self.clock, wall_clock=self.clock.wall
+            load_config(given),
+            Faults("test"),
+            place=self.place,
+            clock=self.clock,
+            wall_clock=self.clock.wall,
+            patience=patience,
         )
         self.directory = directory / given.get("project", "default") / "run"
 

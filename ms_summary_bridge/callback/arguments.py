@@ -17,7 +17,7 @@ def as_step(step: Any, tag: str) -> int:
     """Returns a step as an int: ints, whole floats, numpy and MindSpore numbers.
 
     Raises:
-        InvalidValueError: It is no whole number, or outside 64 bits.
+        InvalidValueError: It is not a whole number, or outside 64 bits.
     """
     value = step.asnumpy() if hasattr(step, "asnumpy") else step
     try:

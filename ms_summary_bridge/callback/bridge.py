@@ -16,7 +16,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import mindspore
@@ -73,7 +73,8 @@ class SummaryBridge(Callback, UserValues):
 
     Args:
         summary_dir: Directory for MindSpore's summary files. In distributed training each rank writes to
-            `rank_<n>` below it, because both viewers take a directory for one run.
+            `rank_<n>` below it, because both viewers take a directory for one run; unless the name ends in the
+            number of the rank already.
         tensorboard_dir: Directory for the TensorBoard file; `summary_dir` when None.
         collect_freq: Collect at the first step that reaches each multiple of this. Steps are counted in data sink mode
             too (SummaryCollector counts epochs there).
@@ -187,6 +188,10 @@ class SummaryBridge(Callback, UserValues):
             specified, collects_histograms=self._collects_histograms, collects_lr=self._collects_lr, warn=self._warn
         )
 
+    def training_options(self, parameters: Any) -> Mapping[str, Any]:
+        """Returns what a framework around MindSpore knows of this training, as that of the monitor does."""
+        return {}
+
     def _is_ours(self) -> bool:
         """Whether this is the process that made the bridge: a forked child must neither write nor wait."""
         return os.getpid() == self._pid and self._collector is not None
@@ -275,6 +280,7 @@ class SummaryBridge(Callback, UserValues):
             self.close()
         except Exception as failure:
             self._warn("close", f"the files could not be closed: {failure!r}")
+        self._values.measuring.leave()
         self._reset_training()  # lets go of the network and its optimizer
 
     @_guarded
@@ -282,7 +288,10 @@ class SummaryBridge(Callback, UserValues):
         """Opens the files and looks at what there is to collect."""
         parameters = run_context.original_args()
         self._begin("train", run_context)
+        self._values.measuring.leave()
         self._reset_training()
+        others = [callback for callback in _callbacks_of(parameters) if callback is not self]
+        self._values.begin_training(parameters, others, self.training_options(parameters))
         first = int(parameters.get("cur_step_num") or 0)
         self._behind = max(0, self._reached - first) if self._fallback is None else 0
         self._step = first + self._behind
@@ -291,11 +300,16 @@ class SummaryBridge(Callback, UserValues):
         self.landmark("training", f"training begins: {size}")
 
     @_guarded
+    def on_train_epoch_begin(self, run_context: Any) -> None:
+        """Notes the time."""
+        self._values.measuring.step_clock.resume(time.monotonic())
+
+    @_guarded
     def on_train_step_begin(self, run_context: Any) -> None:
         """Notes the time."""
-        self._values.clock.begin_step(time.monotonic())
+        self._values.begin_step(time.monotonic())
         parameters = run_context.original_args()
-        self._note_checkpoints(parameters)  # saved by a callback behind this one, after the last step
+        self._note_checkpoints(parameters)  # saved after the last step, by whichever callback
         network = parameters.get("train_network")
         if isinstance(network, GradientSummary):
             step = int(parameters.cur_step_num)
@@ -312,7 +326,7 @@ class SummaryBridge(Callback, UserValues):
             self._place_steps(step)
         self._step = step + self._behind
         self._reached = max(self._reached, self._step)
-        self._values.clock.end_step(now, 1 if last is None else step - last)
+        self._values.end_step(step, now, parameters)
         if self._fallback is not None:
             self._fallback.collector.step_end(run_context)
             return
@@ -326,13 +340,12 @@ class SummaryBridge(Callback, UserValues):
         takes_tensors = last is None or _reaches(self._tensor_steps, last, step)
         if is_due or takes_tensors:
             self._collect(parameters, is_due=is_due, takes_tensors=takes_tensors)
-        self._note_checkpoints(parameters)
 
     @_guarded
     def on_train_epoch_end(self, run_context: Any) -> None:
         """Notes the epoch, the checkpoint, the best loss."""
         parameters = run_context.original_args()
-        self._values.clock.pause()
+        self._values.measuring.step_clock.pause(time.monotonic())
         if self._fallback is not None:
             self._fallback.collector.epoch_end(run_context)
             return
@@ -358,12 +371,14 @@ class SummaryBridge(Callback, UserValues):
     @_guarded
     def on_eval_begin(self, run_context: Any) -> None:
         """Opens the files, if this is no evaluation inside a training."""
+        self._values.measuring.begin_evaluation()
         if not self._mode:
             self._begin("eval", run_context)
 
     @_guarded
     def on_eval_end(self, run_context: Any) -> None:
         """Records the metrics under `eval/`, and the evaluation's lineage."""
+        self._values.measuring.end_evaluation()
         parameters = run_context.original_args()
         if self._fallback is not None:
             if self._mode == "eval":
@@ -438,7 +453,6 @@ class SummaryBridge(Callback, UserValues):
 
     def _begin_collecting(self, parameters: Any) -> None:
         """Does what only the first step can tell."""
-        self._values.begin(parameters)
         if self._stock is not None:
             self._stock.begin_train(parameters)
             self._tensor_steps = self._stock.tensor_steps(parameters)

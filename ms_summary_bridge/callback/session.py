@@ -1,12 +1,8 @@
-"""One session of a bridge: from the first collected value to the end of a training or an evaluation.
-
-Imports mindspore when used.
-"""
+"""One session of a bridge: from the first collected value to the end of a training or an evaluation."""
 
 from __future__ import annotations
 
 import os
-import platform
 import time
 from typing import Any, Final
 
@@ -14,8 +10,9 @@ import numpy as np
 
 from ms_summary_bridge.live_writer.link import WriterLink
 from ms_summary_bridge.live_writer.run_config import LiveRunConfig
+from ms_summary_bridge.training.distributed import find_place, rank_directory
 
-__all__ = ["Session", "rank_directory", "rank_of"]
+__all__ = ["Session"]
 
 _WHOLE: Final = (
     "graph",
@@ -25,35 +22,6 @@ _WHOLE: Final = (
     "train_lineage",
     "eval_lineage",
 )
-
-
-def rank_of() -> tuple[int, int]:
-    """Returns the rank of this process and the number of ranks; (device id, 1) outside distributed training."""
-    import mindspore
-    from mindspore.communication import management
-
-    try:
-        if management.GlobalComm.INITED:
-            return int(management.get_rank()), int(management.get_group_size())
-    except (RuntimeError, ValueError, AttributeError):
-        pass
-    try:
-        return int(os.environ.get("RANK_ID") or mindspore.get_context("device_id")), int(
-            os.environ.get("RANK_SIZE") or 1
-        )
-    except (RuntimeError, ValueError):
-        return 0, 1
-
-
-def rank_directory(directory: str, rank: int, ranks: int) -> str:
-    """Returns the directory for one rank's files.
-
-    Both viewers take all files of a directory for one run, so several ranks need a directory each. A directory that
-    already is one rank's own (`.../rank_3`) is kept.
-    """
-    if ranks <= 1 or os.path.basename(os.path.normpath(directory)) in (f"rank_{rank}", f"rank{rank}", str(rank)):
-        return directory
-    return os.path.join(directory, f"rank_{rank}")
 
 
 class Session:
@@ -76,15 +44,15 @@ class Session:
         flush_secs: float,
         queue_bytes: int,
     ) -> None:
-        rank, ranks = rank_of()
+        place = find_place()
         now = time.time()
         config = LiveRunConfig(
-            summary_dir=rank_directory(summary_dir, rank, ranks),
-            tensorboard_dir=rank_directory(tensorboard_dir, rank, ranks),
+            summary_dir=rank_directory(summary_dir, place.rank, place.ranks),
+            tensorboard_dir=rank_directory(tensorboard_dir, place.rank, place.ranks),
             seconds=int(now),
             wall_time=now,
-            device=rank,
-            host=platform.node().replace("/", "_") or "host",
+            device=place.rank,
+            host=place.host.replace("/", "_") or "host",
             pid=os.getpid(),
             max_file_size=max_file_size,
             flush_secs=flush_secs,

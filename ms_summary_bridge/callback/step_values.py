@@ -1,26 +1,29 @@
 """What is recorded of one training step beside what SummaryCollector finds: loss, rates, times, parameters.
 
-Imports mindspore.
+Imports mindspore. All numbers but the parameters come from `training.measuring`, in which a monitor beside the bridge
+takes part. `loss/auto` is what the network returned, as SummaryCollector records it: a sum where a framework sums over
+micro batches.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import mindspore
 import numpy as np
 
-from ms_summary_bridge.callback.clock import StepClock
-from ms_summary_bridge.training.measures import (
-    batch_size,
-    device_memory,
-    find_optimizer,
-    learning_rates,
-    read_outputs,
-    to_array,
+from ms_summary_bridge.training.facts import TrainingFacts
+from ms_summary_bridge.training.learning_rate import find_optimizer, rate_reader
+from ms_summary_bridge.training.measures import device_memory, read_outputs, to_array
+from ms_summary_bridge.training.measuring import Measuring, join
+from ms_summary_bridge.training.parameters import (
+    TrainingParameters,
+    complete_facts,
+    read_facts,
+    steps_of_first_call,
 )
 
 __all__ = ["StepValues", "scalar_item"]
@@ -46,23 +49,56 @@ class StepValues:
         collects_lr: bool,
         warn: Callable[[str, str], None],
     ) -> None:
-        self.clock = StepClock()
         self._specified = specified
         self._collects_histograms = collects_histograms
         self._collects_lr = collects_lr
         self._warn = warn
+        self.measuring = Measuring(TrainingFacts(), warn)
+        """Measures the training, for a monitor beside the bridge too."""
+        self.measuring.follow()
+        self._tells = True  # whether nobody else says when steps begin and end
+        self._step: int | None = None  # the last one that has ended
         self._optimizer: Any = None
         self._parameters: list[Any] = []
         self._best: float | None = None
         self._best_is_new = False
 
-    def begin(self, parameters: Any) -> None:
-        """Looks for the optimizer, at the first step."""
+    # ------------------------------------------------------------------ what the framework tells
+
+    def begin_training(self, parameters: Any, others: Iterable[Any], told: Mapping[str, Any]) -> None:
+        """A training begins, beside other callbacks; `told` is what a framework around MindSpore knows of it."""
+        given = TrainingParameters(parameters)
+        self.measuring, self._tells = join(given, "bridge", lambda: Measuring(read_facts(given, told), self._warn))
+        self.measuring.follow()
+        if self._tells:
+            self.measuring.time_callbacks(others)
+
+    def begin_step(self, now: float) -> None:
+        """A step begins at `now`, seconds of a monotonic clock."""
+        if self._tells:
+            self.measuring.step_clock.note(("start", now, None))
+
+    def end_step(self, step: int, now: float, parameters: Any) -> None:
+        """A step, or a sink of several, has ended at `now`."""
+        last, self._step = self._step, step
+        if last is None:
+            self._begin(TrainingParameters(parameters))
+            steps = steps_of_first_call(TrainingParameters(parameters))
+        else:
+            steps = step - last if step > last else 1
+        self.measuring.end_step((step, steps, None, None, None), now, tells=self._tells)
+
+    def _begin(self, parameters: TrainingParameters) -> None:
+        """Does what only the first step can tell."""
+        complete_facts(self.measuring.facts, parameters)
         self._optimizer = find_optimizer(parameters)
         if self._optimizer is None:
             self._warn("optimizer", "no optimizer is found: learning rate and parameters are not recorded")
-        else:
-            self._parameters = self._choose_parameters()
+            return
+        self._parameters = self._choose_parameters()
+        self.measuring.rates.read_from(rate_reader(self._optimizer, _step_tensor))
+
+    # ------------------------------------------------------------------ what is recorded
 
     def _choose_parameters(self) -> list[Any]:
         if not self._collects_histograms or "histogram_regular" not in self._specified:
@@ -83,23 +119,17 @@ class StepValues:
                 items.append(scalar_item("loss/auto", outputs.loss))
                 if outputs.loss < (math.inf if self._best is None else self._best):  # a NaN is never the best
                     self._best, self._best_is_new = outputs.loss, True
-        if not self._collects_lr:
+        if not self._collects_lr or self._step is None:
             return items
-        extras: dict[str, float] = {"epoch": float(parameters.get("cur_epoch_num") or 0)}
-        if outputs.learning_rate is not None:
-            extras["lr"] = outputs.learning_rate
-        elif self._optimizer is not None:
-            try:
-                extras.update(learning_rates(self._optimizer, _step_tensor))
-            except Exception as error:  # a schedule is the user's own code
-                self._warn("lr", f"the learning rate cannot be read and is left out: {error!r}")
-        if outputs.loss_scale is not None:
-            extras["loss_scale"] = outputs.loss_scale
-        if outputs.grad_norm is not None:
-            extras["grad_norm"] = outputs.grad_norm
-        extras.update(self.clock.take(batch_size(parameters)))
-        extras.update(device_memory(mindspore))
-        return items + [scalar_item(tag, number) for tag, number in extras.items()]
+        extras: dict[str, float | None] = {"epoch": float(parameters.get("cur_epoch_num") or 0)}
+        rate = outputs.learning_rate
+        extras |= self.measuring.rates.at(self._step) if rate is None else {"lr": rate}
+        extras |= {"loss_scale": outputs.loss_scale, "grad_norm": outputs.grad_norm}
+        window = self.measuring.take()
+        if window is not None:
+            extras |= {"step_time": window.step_time, "samples_per_second": window.samples_per_second}
+        extras |= device_memory(mindspore)
+        return items + [scalar_item(tag, number) for tag, number in extras.items() if number is not None]
 
     def histograms(self) -> list[dict[str, Any]]:
         """Returns the parameters' arrays, not copied: they are copied into the shared memory before the next step."""

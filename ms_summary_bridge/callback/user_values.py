@@ -25,7 +25,7 @@ class UserValues:
         """Writes one number to both files; `step` is the training's own when None.
 
         Raises:
-            InvalidValueError: The value is no number, or the step is no whole number.
+            InvalidValueError: The value is not a number, or the step is not a whole number.
         """
         self._add("scalar", tag, value, step)
 
@@ -33,7 +33,7 @@ class UserValues:
         """Writes the histogram of an array or tensor to both files.
 
         Raises:
-            InvalidValueError: The value is no array, or the step is no whole number.
+            InvalidValueError: The value is not an array, or the step is not a whole number.
         """
         self._add("histogram", tag, values, step)
 
@@ -47,7 +47,7 @@ class UserValues:
             step: The training's own when None.
 
         Raises:
-            InvalidValueError: Another shape, or the step is no whole number.
+            InvalidValueError: Another shape, or the step is not a whole number.
         """
         array = to_array(image)
         batch = None if array is None else as_batch(array)
@@ -57,7 +57,7 @@ class UserValues:
         """Writes an array or tensor: whole to MindSpore's file, as a table and a histogram to TensorBoard's.
 
         Raises:
-            InvalidValueError: The value is no array, or the step is no whole number.
+            InvalidValueError: The value is not an array, or the step is not a whole number.
         """
         self._add("tensor", tag, value, step)
 
@@ -66,6 +66,6 @@ class UserValues:
             raise InvalidValueError(f"a tag is a str, got {tag!r}")
         array = to_array(value)
         if array is None or array.dtype.kind not in "biufc":
-            raise InvalidValueError(f"{type(value).__name__} is no {plugin}", tag=tag)
+            raise InvalidValueError(f"{type(value).__name__} cannot be recorded as {plugin}: give numbers", tag=tag)
         array = np.asarray(array)  # not of a class that the writer process would have to import
         self._put_user_value(plugin, tag, array, None if step is None else as_step(step, tag))

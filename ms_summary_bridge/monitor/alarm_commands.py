@@ -15,7 +15,7 @@ from ms_summary_bridge.files.atomic import replacing
 from ms_summary_bridge.monitor.alarms.alarm_sink import REPORT
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.recorder import Recorder
-from ms_summary_bridge.monitor.sinks.run_record import rank_directory
+from ms_summary_bridge.training.distributed import rank_directory
 
 __all__ = ["AlarmCommands"]
 

@@ -23,7 +23,7 @@ from ms_summary_bridge.monitor.alarm_commands import AlarmCommands
 from ms_summary_bridge.monitor.config.file import load_config
 from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.recorder import Recorder
-from ms_summary_bridge.monitor.steps.callback_times import CallbackTimes
+from ms_summary_bridge.monitor.steps.known_facts import known_facts
 from ms_summary_bridge.monitor.steps.neighbours import (
     find_link,
     meet_loss_monitors,
@@ -31,11 +31,16 @@ from ms_summary_bridge.monitor.steps.neighbours import (
     trainable_parameters,
 )
 from ms_summary_bridge.monitor.steps.step_tap import StepTap
-from ms_summary_bridge.monitor.steps.training_parameters import TrainingParameters, complete_facts, read_facts
 from ms_summary_bridge.monitor.watchdog.watchdog_link import WatchdogLink
 from ms_summary_bridge.training.distributed import find_place
 from ms_summary_bridge.training.faults import Faults, guarded
-from ms_summary_bridge.training.measures import find_optimizer, rate_reader
+from ms_summary_bridge.training.learning_rate import find_optimizer, rate_reader
+from ms_summary_bridge.training.measuring import Measuring, join
+from ms_summary_bridge.training.parameters import (
+    TrainingParameters,
+    complete_facts,
+    steps_of_first_call,
+)
 
 __all__ = ["MindSporeTransformersMonitor"]
 
@@ -72,13 +77,11 @@ class MindSporeTransformersMonitor(Callback):
         self._config = config
         self._recorder = Recorder(config, self.faults)
         self._watchdog = WatchdogLink(config, self.faults)
-        self._times: CallbackTimes | None = None
         self._depth = 0
         self._is_first = True  # whether the step to come is the first of this training
         self._tap: StepTap | None = None  # while a training is recorded by this process
         self._context: Any = None  # MindSpore's own, which has the same parameters at each call
         self._parameters: dict[str, Any] = {}
-        self._eval_began: float | None = None
         self._commands: AlarmCommands | None = None
         _ALL.add(self)
         if config.enable:
@@ -213,16 +216,14 @@ class MindSporeTransformersMonitor(Callback):
 
     def _first_call(self, parameters: TrainingParameters) -> int:
         """Does what only the first step can tell; returns how many steps it stands for."""
-        complete_facts(self._recorder.training, parameters, self._config)
+        complete_facts(self._recorder.training, parameters)
         optimizer = find_optimizer(parameters)
         if optimizer is not None:
             rates = rate_reader(optimizer, lambda step: mindspore.Tensor(step, mindspore.int32))
-            self._recorder.tap.learning_rates = rates
-        if not parameters.get("dataset_sink_mode"):
-            return 1
-        self.faults.warn("sink", "in data sink mode MindSpore calls back once for each sink, not for each step")
-        sink_size = parameters.number("sink_size", -1)
-        return sink_size if sink_size > 0 else max(1, parameters.number("batch_num", 1))
+            self._recorder.measuring.rates.read_from(rates)
+        if parameters.get("dataset_sink_mode"):
+            self.faults.warn("sink", "in data sink mode MindSpore calls back once for each sink, not for each step")
+        return steps_of_first_call(parameters)
 
     @guarded
     def on_train_epoch_end(self, run_context: Any) -> None:
@@ -238,15 +239,14 @@ class MindSporeTransformersMonitor(Callback):
         """What follows is an evaluation, no training."""
         if self._recorder.is_open:
             self._recorder.finish_step()
-            self._eval_began = monotonic()
+            self._recorder.measuring.begin_evaluation()
             self._watchdog.beat("evaluation")
 
     @guarded
     def on_eval_end(self, run_context: Any) -> None:
         """Leaves the evaluation out of all rates."""
-        began, self._eval_began = self._eval_began, None
-        if self._recorder.is_open and began is not None:
-            self._recorder.breakdown.spend("evaluation", monotonic() - began)
+        if self._recorder.is_open:
+            self._recorder.measuring.end_evaluation()
             self._watchdog.beat("other")
 
     @guarded
@@ -263,31 +263,31 @@ class MindSporeTransformersMonitor(Callback):
             self._end("the beginning of another training")
         self._is_first = True
         others = [callback for callback in parameters.callbacks if callback is not self]
-        facts = read_facts(parameters, self._config, self.training_options(parameters))
+        facts = known_facts(parameters, self._config, self.training_options(parameters))
         facts.parameters = lambda: trainable_parameters(parameters)
         facts.pipeline_stages = int(mindspore.get_auto_parallel_context("pipeline_stages"))
         link, directory = find_link(others)
         if is_watched:
             self._watchdog.begin(find_place(), facts.initial_step)
+        measuring, tells = join(parameters, "monitor", lambda: Measuring(facts, self.faults.warn))
         self._recorder.begin(
             facts,
+            measuring=measuring,
+            tells=tells,
             learning_rates=self._miss_rates,
             link=link,
             link_directory=directory,
             watchdog=self._watchdog,
         )
         self._tap = self._recorder.tap
-        self._times = CallbackTimes(self._recorder.breakdown, self._watchdog.heartbeat)
-        self._times.begin(others)
+        measuring.time_callbacks(others, self._watchdog.heartbeat)
         self._commands = AlarmCommands(self._recorder, others, lambda path: save_checkpoint(parameters, path))
         meet_loss_monitors(others, self._config, self.faults)
 
     @guarded
     def _end(self, reason: str) -> None:
         self._tap, self._context, self._parameters = None, None, {}
-        if self._times is not None:
-            self._times.end()
-            self._times = None
+        self._recorder.leave()
         self._watchdog.beat("other")
         try:
             self._recorder.end(reason)  # which reads the last step, and its learning rate

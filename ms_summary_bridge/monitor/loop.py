@@ -18,10 +18,10 @@ from ms_summary_bridge.errors import UsageError
 from ms_summary_bridge.monitor.alarm_commands import AlarmCommands
 from ms_summary_bridge.monitor.config.file import load_config
 from ms_summary_bridge.monitor.model.config import MonitorConfig
-from ms_summary_bridge.monitor.model.facts import TrainingFacts
 from ms_summary_bridge.monitor.recorder import Recorder
 from ms_summary_bridge.monitor.watchdog.watchdog_link import WatchdogLink
 from ms_summary_bridge.training.distributed import find_place
+from ms_summary_bridge.training.facts import TrainingFacts
 from ms_summary_bridge.training.faults import Faults, guarded
 from ms_summary_bridge.training.measures import to_number
 
@@ -179,7 +179,9 @@ class Monitor:
             return value
         number = to_number(value)
         if number is None or not number.is_integer() or abs(number) > _MAX_COUNT:
-            self.faults.warn(f"given {name}", f"{name} is left out: {str(value)[:40]!r} is no whole number of 64 bits")
+            self.faults.warn(
+                f"given {name}", f"{name} is left out: {str(value)[:40]!r} is not a whole number of 64 bits"
+            )
             return None
         return int(number)
 
@@ -188,10 +190,10 @@ class Monitor:
         """Counts what runs inside as `evaluation`, `checkpoint` or `data`; the first two are left out of all rates.
 
         Raises:
-            UsageError: There is no such kind.
+            UsageError: Another kind.
         """
         if kind not in _TIMED:
-            raise UsageError(f"Monitor.timing: no kind {kind!r}; there are {', '.join(_TIMED)}")
+            raise UsageError(f"Monitor.timing: {kind!r} is not a kind of time; give one of {', '.join(_TIMED)}")
         if not self._recorder.is_open:
             yield
             return

@@ -20,23 +20,24 @@ from ms_summary_bridge.monitor.alarms.alarm_sink import AlarmSink
 from ms_summary_bridge.monitor.alarms.alarms import Alarms
 from ms_summary_bridge.monitor.alarms.stop import StopAgreement
 from ms_summary_bridge.monitor.model.config import Bounds, MonitorConfig
-from ms_summary_bridge.monitor.model.facts import TrainingFacts
 from ms_summary_bridge.monitor.model.sample import Note, Sample
 from ms_summary_bridge.monitor.sinks.backends import make_sinks, require_backends, summary_directory
-from ms_summary_bridge.monitor.sinks.run_record import choose_run_directory, describe_run, rank_directory
+from ms_summary_bridge.monitor.sinks.run_record import choose_run_directory, describe_run
 from ms_summary_bridge.monitor.sinks.writer import Sink, Writer
-from ms_summary_bridge.monitor.steps.breakdown import Breakdown
+from ms_summary_bridge.monitor.steps.call_queue import CallQueue, Patience
 from ms_summary_bridge.monitor.steps.sampling import Sampling
 from ms_summary_bridge.monitor.steps.step_reader import StepReader
-from ms_summary_bridge.monitor.steps.step_tap import StepTap
-from ms_summary_bridge.monitor.watchdog.heartbeat import Heartbeat, number_of
+from ms_summary_bridge.monitor.steps.step_tap import SampleTimes, StepTap
+from ms_summary_bridge.monitor.watchdog.heartbeat import Heartbeat
 from ms_summary_bridge.monitor.watchdog.watchdog_link import WatchdogLink
-from ms_summary_bridge.training.distributed import Place, find_place
+from ms_summary_bridge.training.distributed import Place, find_place, rank_directory
+from ms_summary_bridge.training.facts import TrainingFacts
 from ms_summary_bridge.training.faults import Faults
+from ms_summary_bridge.training.measuring import Measuring
+from ms_summary_bridge.training.phases import number_of
 
 __all__ = ["Recorder", "interval_secs"]
 
-_CLOSE_SECS: Final = 30.0
 _MOST_NOTES: Final = 1024  # that wait for a writing thread which is held up by a disk
 
 
@@ -57,6 +58,7 @@ class Recorder:
         place: Where this process stands; None to find out when the training begins.
         clock: Monotonic seconds.
         wall_clock: Seconds since epoch.
+        patience: How long is waited for what does not return.
 
     Raises:
         MissingDependencyError: A backend needs a package that is not installed.
@@ -71,6 +73,7 @@ class Recorder:
         place: Place | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
+        patience: Patience | None = None,
     ) -> None:
         require_backends(config)
         self.config = config
@@ -79,6 +82,8 @@ class Recorder:
         self._given_place = place
         self._clock = clock
         self._wall_clock = wall_clock
+        self._patience = patience or Patience()
+        self.measuring = Measuring(TrainingFacts(), faults.warn, clock)  # until a training begins
         self.is_open = False
 
     # ------------------------------------------------------------------ a training begins and ends
@@ -87,6 +92,8 @@ class Recorder:
         self,
         training: TrainingFacts,
         *,
+        measuring: Measuring | None = None,
+        tells: bool = True,
         learning_rates: Callable[[], Mapping[str, float]] | None = None,
         link: WriterLink | None = None,
         link_directory: str = "",
@@ -97,6 +104,8 @@ class Recorder:
 
         Args:
             training: What is known of it; rank, device and host are filled in here.
+            measuring: Measures it, for others too; None to make one.
+            tells: Whether nobody else tells `measuring` when steps begin and end.
             learning_rates: Reads those of the last step.
             link: Of a SummaryBridge beside the monitor.
             link_directory: Where that one writes.
@@ -117,46 +126,50 @@ class Recorder:
         self._link_directory = link_directory
         self._watchdog = watchdog
         names = {metric.name for metric in self.config.metrics}
-        self.breakdown = Breakdown(self._clock, tells_beginnings=tells_beginnings)
-        reader = StepReader(self.training, names, self.faults)
+        self.measuring = measuring = measuring or Measuring(self.training, self.faults.warn, self._clock)
+        measuring.facts = self.training
+        if learning_rates is not None and "lr" in names:
+            measuring.rates.read_from(learning_rates)
+        reader = StepReader(names, self.faults)
         self.stop = StopAgreement(
             place.rank, place.ranks, self.config.stop_patience, clock=self._clock, wall_clock=self._wall_clock
         )
         self.alarms = Alarms(self.config, self.training, self._put, self.faults, self.stop)
         self.alarm_sink: AlarmSink | None = None
-        self._sampling = sampling = Sampling(
-            self.config,
-            self.training,
-            self.breakdown,
-            reader,
-            self.alarms,
-            self._put,
+        self._sampling = Sampling(
+            self.config, measuring, reader, self.alarms, self._put, self.faults, wall_clock=self._wall_clock
+        )
+        measurement = self._sampling.measurement
+        self.queue = CallQueue(
+            measuring.step_clock,
+            self._sampling.take,
             self.faults,
-            clock=self._clock,
-            wall_clock=self._wall_clock,
+            self._patience,
+            is_at_once=measurement.is_at_once(()),
+            is_bound=measurement.is_bound,
         )
         limits = self.config.callback.warn_on_value
         bounds = limits.get("loss", Bounds())
         divisor = training.loss_divisor  # of the loss as the network returns it
         self.tap = StepTap(
-            self.breakdown,
+            measuring.step_clock,
             Heartbeat(is_shared=False) if watchdog is None else watchdog.heartbeat,
             reader,
-            sampling.settle,
-            faults=self.faults,
-            reads_rates="lr" in names,
-            interval=interval_secs(self.config, place.ranks),
-            every=self.config.per_print_step,
+            self.queue.settle,
+            tells=tells,
+            rates=measuring.rates if "lr" in names else None,
+            times=SampleTimes(
+                interval_secs(self.config, place.ranks), self.config.per_print_step, training.initial_step
+            ),
             limits=(
                 -math.inf if bounds.below is None else bounds.below * divisor,
                 math.inf if bounds.above is None else bounds.above * divisor,
             ),
-            most_notes=1 if sampling.measurement.is_at_once(limits) else _MOST_NOTES,
-            settles_samples=sampling.measurement.is_bound,
+            most_notes=1 if measurement.is_at_once(limits) else _MOST_NOTES,
+            settles_samples=measurement.is_bound,
             initial_step=training.initial_step,
             between=number_of("data" if tells_beginnings else "compute"),
         )
-        self.tap.learning_rates = learning_rates
         self.alarms.ask = self.tap.ask
         if watchdog is not None:
             self.alarms.tell_checkpoint = watchdog.tell_checkpoint
@@ -216,7 +229,7 @@ class Recorder:
     def _gather(self) -> None:
         """Deals with what was noted, on the writing thread."""
         self._hear_watchdog()
-        self._sampling.gather()
+        self.queue.gather()
 
     def _hear_watchdog(self) -> None:
         for message in [] if self._watchdog is None else self._watchdog.hear():
@@ -244,12 +257,20 @@ class Recorder:
         self.is_open = False
         try:
             self.finish_step()
-            self._sampling.end(self.tap.read_rates)
+            if self.queue.settle_last():  # else the thread that does not return is inside all of this
+                self._sampling.end(self.tap.read_rates)
+                self.measuring.step_clock.pause(self._clock())
+                self.measuring.step_clock.settle()
+                self._sampling.measurement.close()
         finally:
-            self._writer.flush(_CLOSE_SECS)  # the run's directory is known then
+            self._writer.flush(self._patience.close_secs)  # the run's directory is known then
             self._hear_watchdog()
             self._writer.put(self._end_note(reason))
-            self._writer.close(_CLOSE_SECS)
+            self._writer.close(self._patience.close_secs)
+
+    def leave(self) -> None:
+        """The training ends: nothing of ours stays around other callbacks."""
+        self.measuring.leave()
 
     def _end_note(self, reason: str) -> Note:
         directory = self.run_directory
@@ -261,8 +282,8 @@ class Recorder:
             now=self._clock(),
             warnings=self._sampling.warnings.counts,
             alarms=self.alarms.counts,
-            dropped=self._writer.dropped + self._sampling.dropped,
-            breakdown=self.breakdown.secs,
+            dropped=self._writer.dropped + self.queue.dropped,
+            breakdown=self.measuring.step_clock.secs,
             rank=self.training.rank,
             run_directory=directory,
             viewed=viewed,
@@ -281,17 +302,17 @@ class Recorder:
     def pause(self) -> None:
         """An epoch ends: its last step is read, and what follows belongs to no step."""
         now = self._clock()
-        self.breakdown.pause(now)
+        self.measuring.step_clock.pause(now)
         self.tap.finish_step(now)
-        self._sampling.settle()  # an alarm may ask for the end: in data sink mode the next chance comes an epoch later
+        self.queue.settle()  # an alarm may ask for the end: in data sink mode the next chance comes an epoch later
 
     def resume(self) -> None:
         """An epoch begins."""
-        self.breakdown.resume(self._clock())
+        self.measuring.step_clock.resume(self._clock())
 
     def spending(self, kind: str) -> AbstractContextManager[None]:
         """Counts what runs inside as one part of the breakdown; evaluation and saving are left out of all rates."""
-        return self.breakdown.spending(kind)
+        return self.measuring.step_clock.spending(kind)
 
     def milestone(self, text: str, **fields: Any) -> None:
         """Notes something that happened."""
@@ -310,5 +331,5 @@ class Recorder:
         if not self.is_open or self.faults.is_forked:  # the threads, and the locks that they held, stayed behind
             return True
         deadline = time.monotonic() + timeout_secs
-        is_settled = self._sampling.settle(timeout_secs)
+        is_settled = self.queue.settle(timeout_secs)
         return self._writer.flush(max(0.0, deadline - time.monotonic())) and is_settled

@@ -1,21 +1,33 @@
-"""Which process of a training this is: rank, device, host.
+"""Which process of a training this is: rank, device, host; and the directory of one rank's files.
 
-Asks mindspore only where the training has loaded it.
+Everybody asks here: bridge, monitor, checkpoints and watchdog have one rank, in all paths and files. Asks mindspore
+only where the training has loaded it.
 """
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
 import platform
+import re
 import sys
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
-__all__ = ["Place", "find_place"]
+__all__ = ["Place", "find_place", "rank_directory"]
 
-# Set by msrun and the rank table's launchers, by torchrun-like launchers, by mpirun.
-_RANK_VARIABLES = (("RANK_ID", "RANK_SIZE"), ("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
+_LOG: Final = logging.getLogger("ms_summary_bridge")
+# Rank and size as set by msrun (which says the size under the third name) and the rank table's launchers, by
+# torchrun-like launchers, by mpirun. Slurm's are left alone: they stand in every shell of a job, one process or many.
+_VARIABLES: Final = (
+    ("RANK_ID", ("RANK_SIZE", "MS_WORKER_NUM")),
+    ("RANK", ("WORLD_SIZE",)),
+    ("OMPI_COMM_WORLD_RANK", ("OMPI_COMM_WORLD_SIZE",)),
+)
+_END_NUMBER: Final = re.compile(r"(?<!\d)(\d+)$", re.ASCII)
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,18 +51,25 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_place(environment: Mapping[str, str] | None = None) -> Place:
-    """Returns where this process stands, from MindSpore's communication if it is up, else from the launcher."""
+    """Returns where this process stands.
+
+    MindSpore's own word goes first, once its communication is initialised; then the launcher's variables, of which a
+    rank counts only together with a size that it is below: such variables outlive the job that set them, and many
+    scripts set RANK_ID to the number of the device. What does not count is named in the log, once.
+
+    Args:
+        environment: The launcher's variables; those of this process when None.
+    """
     environment = os.environ if environment is None else environment
-    rank, ranks, source = _from_environment(environment)
-    device, device_id = "CPU", _number(environment.get("DEVICE_ID"), 0)
+    device, device_id = "CPU", _number(environment.get("DEVICE_ID")) or 0
+    found: tuple[int, int, str] | None = None
     if "mindspore" in sys.modules:
         import mindspore
         from mindspore.communication import management
 
         try:
             if management.GlobalComm.INITED:
-                rank, ranks = int(management.get_rank()), int(management.get_group_size())
-                source = "mindspore.communication"
+                found = int(management.get_rank()), int(management.get_group_size()), "mindspore.communication"
         except (RuntimeError, ValueError, AttributeError):
             pass
         try:
@@ -58,21 +77,51 @@ def find_place(environment: Mapping[str, str] | None = None) -> Place:
             device_id = int(mindspore.get_context("device_id"))
         except (RuntimeError, ValueError, TypeError):
             pass
+    rank, ranks, source = found or _from_environment(environment)
     return Place(rank=rank, ranks=ranks, source=source, device=device, device_id=device_id, host=platform.node())
 
 
+def rank_directory(directory: str, rank: int, ranks: int | None = None) -> str:
+    """Returns the directory of one rank's files: `rank_<n>` below the one that all ranks are given.
+
+    Both viewers take all files of a directory for one run, so each of several ranks needs one of its own. A directory
+    whose name ends in the number of the rank, as `"summary_dir" + str(get_rank())` does, is taken for one.
+
+    Args:
+        directory: What all ranks are given, or one that is the rank's own already.
+        rank: Global rank.
+        ranks: How many there are. None in the monitor's directory of a run, whose ranks are below it in any case: a
+            single process too, and whatever the name is.
+    """
+    if ranks is not None:
+        number = _END_NUMBER.search(os.path.basename(os.path.normpath(directory)))
+        if ranks <= 1 or (number is not None and int(number[1]) == rank):
+            return directory
+    return os.path.join(directory, f"rank_{rank}")
+
+
 def _from_environment(environment: Mapping[str, str]) -> tuple[int, int, str]:
-    for rank_name, ranks_name in _RANK_VARIABLES:
-        rank = _number(environment.get(rank_name), -1)
-        if rank >= 0:
-            # msrun says how many there are under a name of its own.
-            size = environment.get(ranks_name) or environment.get("MS_WORKER_NUM")
-            return rank, max(rank + 1, _number(size, 1)), f"environment variable {rank_name}"
+    for name, size_names in _VARIABLES:
+        text = environment.get(name)
+        if not text:
+            continue
+        rank = _number(text)
+        size_name = next((each for each in size_names if environment.get(each)), size_names[0])
+        size = _number(environment.get(size_name))
+        if rank is not None and size is not None and rank < size:
+            return rank, size, f"environment variable {name}"
+        if rank == 0 and not environment.get(size_name):
+            continue  # as scripts for one process set it
+        said = f"{size_name}={environment[size_name]!r}" if environment.get(size_name) else f"no {size_name}"
+        _say_once(f"{name}={text!r} with {said} is not the rank of a distributed training and is not used")
     return 0, 1, "default: no launcher"
 
 
-def _number(text: str | None, default: int) -> int:
-    try:
-        return int(text) if text else default
-    except ValueError:
-        return default
+def _number(text: str | None) -> int | None:
+    text = "" if text is None else text.strip()
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+@functools.cache
+def _say_once(message: str) -> None:
+    _LOG.warning("%s", message)

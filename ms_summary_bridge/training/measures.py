@@ -1,28 +1,24 @@
-"""What a training step says of itself: loss, learning rate, scale, norm, memory.
+"""What a training step says of itself: loss, overflow, loss scale, learning rate, norm; and the device's memory.
 
 MindSpore's objects are only touched through their own methods.
 
-Source: the forms of `net_outputs` and of an optimizer's `learning_rate` were measured on MindSpore 2.7 to 2.10 and
-MindFormers 1.9; `tests/training/test_measures.py` has each of them.
+Source: the forms of `net_outputs` were measured on MindSpore 2.7 to 2.10 and MindFormers 1.9;
+`tests/training/test_measures.py` has each of them.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar, overload
 
 import msgspec
 import numpy as np
 
 __all__ = [
     "StepOutputs",
-    "batch_size",
     "device_memory",
-    "find_optimizer",
-    "learning_rates",
-    "rate_reader",
+    "item_of",
     "read_outputs",
     "to_array",
     "to_number",
@@ -31,14 +27,25 @@ __all__ = [
 _MIB: Final = 1 << 20
 
 
-class StepOutputs(msgspec.Struct, frozen=True):
-    """What the network's outputs hold. None where they do not hold it."""
+class StepOutputs(msgspec.Struct):
+    """What the network's outputs hold. None where they do not hold it.
+
+    Attributes:
+        loss: As the network returned it.
+        overflow: Whether the step was skipped, because its gradients overflowed.
+        loss_scale: Of mixed precision, as the step used it.
+        learning_rate: Of this step.
+        grad_norm: Norm of all gradients; None for a step that overflowed, whose norm says nothing.
+    """
 
     loss: float | None = None
     overflow: bool | None = None
     loss_scale: float | None = None
     learning_rate: float | None = None
     grad_norm: float | None = None
+
+
+_Outputs = TypeVar("_Outputs", bound=StepOutputs)
 
 
 def to_array(value: Any) -> np.ndarray[Any, Any] | None:
@@ -57,7 +64,7 @@ def to_array(value: Any) -> np.ndarray[Any, Any] | None:
     return None
 
 
-def _item(value: Any) -> Any:
+def item_of(value: Any) -> Any:
     """Returns the number in a tensor of one element; None for anything else.
 
     `item` takes 1 us where `asnumpy` takes 10, and knows bfloat16 (measured on MindSpore 2.7 to 2.10).
@@ -72,7 +79,7 @@ def _item(value: Any) -> Any:
 
 def to_number(value: Any) -> float | None:
     """Returns the mean of a number, array or tensor; None when it has no element or is something else."""
-    number = value if isinstance(value, (bool, int, float)) else _item(value)
+    number = value if isinstance(value, (bool, int, float)) else item_of(value)
     if isinstance(number, (bool, int, float, np.number, np.bool_)) and not isinstance(number, np.complexfloating):
         return float(number)
     array = to_array(value)
@@ -84,129 +91,52 @@ def to_number(value: Any) -> float | None:
         return float(np.mean(array))
 
 
-def read_outputs(outputs: Any) -> StepOutputs:
+@overload
+def read_outputs(outputs: Any) -> StepOutputs: ...
+
+
+@overload
+def read_outputs(outputs: Any, into: type[_Outputs]) -> _Outputs: ...
+
+
+def read_outputs(outputs: Any, into: type[StepOutputs] = StepOutputs) -> StepOutputs:
     """Finds the loss, and what a one-step cell returns beside it.
 
     The loss is the only output, the first of a tuple or list (at any depth), or the entry `loss` of a dict; of several
     elements the mean counts, as in SummaryCollector. Training cells with loss scaling return (loss, overflow, scale);
     MindFormers' return (loss, overflow, scale, learning rate) and the global norm behind it.
+
+    Args:
+        outputs: `net_outputs` of MindSpore's callback parameters.
+        into: What to return it as.
     """
     if isinstance(outputs, Mapping):
-        return StepOutputs(loss=to_number(outputs.get("loss")))
+        return into(loss=to_number(outputs.get("loss")))
     if not isinstance(outputs, (tuple, list)):
-        return StepOutputs(loss=to_number(outputs))
+        return into(loss=to_number(outputs))
     first: Any = outputs
     while isinstance(first, (tuple, list)):
         first = first[0] if first else None
-    loss = to_number(first)
+    found = into(loss=to_number(first))
     if len(outputs) < 3 or isinstance(outputs[0], (tuple, list)) or not _is_flag(outputs[1]):
-        return StepOutputs(loss=loss)
+        return found
     overflow = to_number(outputs[1])
-    return StepOutputs(
-        loss=loss,
-        overflow=None if overflow is None else bool(overflow),
-        loss_scale=to_number(outputs[2]),
-        learning_rate=to_number(outputs[3]) if len(outputs) > 3 else None,
-        grad_norm=to_number(outputs[4]) if len(outputs) > 4 else None,
-    )
+    found.overflow = None if overflow is None else bool(overflow)
+    found.loss_scale = to_number(outputs[2])
+    if len(outputs) > 3:
+        found.learning_rate = to_number(outputs[3])
+    if len(outputs) > 4 and not found.overflow:
+        found.grad_norm = to_number(outputs[4])
+    return found
 
 
 def _is_flag(value: Any) -> bool:
     """Whether an output can be an overflow flag: one boolean. A second loss is a float."""
-    number = value if isinstance(value, (bool, np.bool_)) else _item(value)
+    number = value if isinstance(value, (bool, np.bool_)) else item_of(value)
     if number is not None:
         return isinstance(number, (bool, np.bool_))
     array = to_array(value)
     return array is not None and array.size == 1 and array.dtype.kind == "b"
-
-
-def find_optimizer(parameters: Any) -> Any:
-    """Returns the optimizer of a training: from the callback's parameters, or from its networks; None without one."""
-    candidates = [parameters.get("optimizer")]
-    for key in ("train_network", "network"):
-        network = parameters.get(key)
-        candidates.append(getattr(network, "optimizer", None))
-    for candidate in candidates:
-        if candidate is not None and hasattr(candidate, "learning_rate") and hasattr(candidate, "parameters"):
-            return candidate
-    network = parameters.get("train_network")
-    for _, cell in network.cells_and_names() if hasattr(network, "cells_and_names") else ():
-        if hasattr(cell, "learning_rate") and hasattr(cell, "global_step") and hasattr(cell, "parameters"):
-            return cell
-    return None
-
-
-def learning_rates(optimizer: Any, make_step: Any) -> dict[str, float]:
-    """Returns the learning rates that the last step used: `lr`, or `lr/group_<n>` where groups differ.
-
-    An optimizer's own `get_lr` gives the rate of the step to come once the step has been counted, so the rule behind
-    it is asked for the step before.
-
-    Args:
-        optimizer: Any of MindSpore's.
-        make_step: Makes the tensor that a schedule is called with from an int.
-    """
-    rate = optimizer.learning_rate
-    last = 0
-    if getattr(optimizer, "dynamic_lr", False):
-        last = max(0, int(to_number(optimizer.global_step) or 0) - 1)
-    if not getattr(optimizer, "is_group_lr", False):
-        value = _rate_at(rate, last, make_step)
-        return {} if value is None else {"lr": value}
-    groups: list[Any] = []
-    for member in rate:  # one entry for each parameter; those of a group share theirs
-        if not any(member is known for known in groups):
-            groups.append(member)
-    values = [_rate_at(group, last, make_step) for group in groups]
-    return {f"lr/group_{index}": value for index, value in enumerate(values) if value is not None}
-
-
-def rate_reader(optimizer: Any, make_step: Any) -> Callable[[], dict[str, float]]:
-    """Returns what reads the learning rates again and again: `lr`, or `lr/group_<n>`, as `learning_rates` does.
-
-    What an optimizer is made with never changes. So for one rate for all, the usual case, no more is read than that.
-    A schedule is the user's own code, and raises what it likes.
-
-    Args:
-        optimizer: Any of MindSpore's.
-        make_step: Makes the tensor that a schedule is called with from an int.
-    """
-    if getattr(optimizer, "dynamic_lr", False) or getattr(optimizer, "is_group_lr", False):
-        return lambda: learning_rates(optimizer, make_step)
-
-    def read() -> dict[str, float]:
-        number = _item(optimizer.learning_rate)
-        return {"lr": number} if type(number) is float else learning_rates(optimizer, make_step)
-
-    return read
-
-
-def _rate_at(rate: Any, step: int, make_step: Any) -> float | None:
-    number = _item(rate)
-    if number is not None:
-        return to_number(number)
-    inner = getattr(rate, "learning_rate", None)
-    array = to_array(inner) if inner is not None else None
-    if array is not None and type(rate).__name__ in ("_IteratorLearningRate", "_ConvertToCell"):
-        flat = array.reshape(-1)
-        return float(flat[min(step, flat.size - 1)]) if flat.size else None
-    array = to_array(rate)
-    if array is not None:
-        return to_number(array)
-    return to_number(rate(make_step(step))) if callable(rate) else None
-
-
-def batch_size(parameters: Any) -> int | None:
-    """Returns the samples of one step: from the data set, else from the first input's first axis."""
-    dataset = parameters.get("train_dataset")
-    with contextlib.suppress(Exception):  # a data set of the user's own may raise anything
-        size = int(dataset.get_batch_size())
-        if size > 0:
-            return size
-    element = parameters.get("train_dataset_element")
-    first = element[0] if isinstance(element, (list, tuple)) and element else element
-    shape = getattr(first, "shape", None)
-    return int(shape[0]) if shape else None
 
 
 def device_memory(mindspore: Any) -> dict[str, float]:

@@ -23,8 +23,8 @@ from ms_summary_bridge.monitor.loop import Monitor
 from ms_summary_bridge.monitor.metrics.device import _SAMPLERS
 from ms_summary_bridge.monitor.metrics.device_sampler import DeviceReading
 from ms_summary_bridge.monitor.model.alert import Alert
-from ms_summary_bridge.monitor.model.facts import StepFacts, TrainingFacts
 from ms_summary_bridge.monitor.model.sample import Sample
+from ms_summary_bridge.training.facts import StepFacts, TrainingFacts
 from ms_summary_bridge.training.faults import Faults
 from tests.monitor_run import Engine
 

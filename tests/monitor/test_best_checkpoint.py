@@ -136,7 +136,7 @@ def test_a_metric_that_is_not_there_is_said_with_those_that_are(result: dict[str
     answer = result["unknown_metric"]
     assert (answer["best"], answer["last"]) == (None, [16, 2, None])
     assert answer["log"] == [
-        "SaveBestCheckpoint: the evaluation has no metric 'f1' (it has accuracy, eval_loss): there is no best"
+        "SaveBestCheckpoint: the evaluation has no metric 'f1' (it has accuracy, eval_loss): no best is chosen"
     ]
 
 
@@ -161,7 +161,7 @@ def test_what_has_no_meaning_or_is_not_there_is_said(result: dict[str, Any]) -> 
     answer = result["refused"]
     assert answer["count"] == "SaveBestCheckpoint: keep_checkpoint_max is a positive number, got 0"
     assert answer["monitor"] == "SaveBestCheckpoint: monitor is `loss` or `eval/<metric>`, got 'accuracy'"
-    assert answer["nothing"] == "BASE/nothing: there is no best checkpoint"
+    assert answer["nothing"] == "BASE/nothing: no best checkpoint is saved there"
     assert "ckpt does not fit Dense: " in answer["other shape"]
     assert answer["other shape"].endswith(
         "Dense: weight is (2, 3) there and (5, 5) here, bias is (2,) there and (5,) here"

@@ -19,7 +19,7 @@ from ms_summary_bridge.monitor.metrics.device import _SAMPLERS, MemoryUsage
 from ms_summary_bridge.monitor.metrics.device_sampler import DeviceError, DeviceReading, DeviceSampler
 from ms_summary_bridge.monitor.metrics.gpu import Nvml
 from ms_summary_bridge.monitor.metrics.npu_smi import NpuSmi, parse_fields, parse_mapping, parse_table
-from ms_summary_bridge.monitor.model.facts import StepFacts, TrainingFacts, Window
+from ms_summary_bridge.training.facts import StepFacts, TrainingFacts, Window
 
 _LINE = "+---------------------------+---------------+----------------------------------------------------+"
 _PROCESSES = f"""\

@@ -13,15 +13,16 @@ import numpy as np
 import pytest
 
 from ms_summary_bridge.errors import UsageError
-from ms_summary_bridge.monitor import Metric, Monitor, load_config, recorder, register_metric
+from ms_summary_bridge.monitor import Metric, Monitor, load_config, register_metric
 from ms_summary_bridge.monitor.metrics import make_metric
-from ms_summary_bridge.monitor.model.facts import StepFacts, Window
 from ms_summary_bridge.monitor.model.metric_names import METRICS
 from ms_summary_bridge.monitor.recorder import interval_secs
-from ms_summary_bridge.monitor.steps import sampling
-from ms_summary_bridge.monitor.steps.breakdown import describe
-from ms_summary_bridge.monitor.steps.training_parameters import TrainingParameters, complete_facts, read_facts
+from ms_summary_bridge.monitor.steps.call_queue import Patience
+from ms_summary_bridge.monitor.steps.known_facts import known_facts
 from ms_summary_bridge.training.distributed import Place, find_place
+from ms_summary_bridge.training.facts import StepFacts, Window
+from ms_summary_bridge.training.parameters import TrainingParameters, complete_facts
+from ms_summary_bridge.training.step_clock import describe
 from tests.bridge_scripts.runs import wait_until
 from tests.monitor_run import Engine, strict_lines, values_of
 
@@ -126,8 +127,8 @@ SUMMED = {"micro_batch_num": 2, "micro_batch_interleave_num": 3, "gradient_accum
 def test_what_the_loss_is_a_sum_over(told: dict[str, Any], divisor: int) -> None:
     """As MindFormers' own MFLossMonitor divides it, whether the configuration or the framework says so."""
     given = {**SUMMED, **told}
-    assert read_facts(TrainingParameters({}), load_config(given), {}).loss_divisor == divisor
-    assert read_facts(TrainingParameters({}), load_config({}), given).loss_divisor == divisor
+    assert known_facts(TrainingParameters({}), load_config(given), {}).loss_divisor == divisor
+    assert known_facts(TrainingParameters({}), load_config({}), given).loss_divisor == divisor
 
 
 FROM_ZERO = {"epoch_num": 2, "batch_num": 3, "cur_epoch_num": 3, "cur_step_num": 1}
@@ -149,9 +150,9 @@ def test_place_and_time_left_of_a_training_that_was_resumed(
     """By MindSpore's `initial_epoch`, by MindFormers, and of one that the monitor meets in its middle."""
     parameters = TrainingParameters(said)
     engine = Engine(tmp_path, interval=0, metrics=["loss"], auto_print=True)
-    facts = read_facts(parameters, engine.recorder.config, options)
+    facts = known_facts(parameters, engine.recorder.config, options)
     engine.recorder.begin(facts)
-    complete_facts(engine.recorder.training, parameters, engine.recorder.config)
+    complete_facts(engine.recorder.training, parameters)
     for step in (first, first + 1):
         engine.step(step, epoch=said["cur_epoch_num"])
     engine.end()
@@ -237,7 +238,7 @@ def test_metrics_of_the_users_own(
 
     with pytest.raises(UsageError, match="exists already"):
         register_metric("loss")(TwiceTheLoss)
-    with pytest.raises(UsageError, match="no class derived from Metric"):
+    with pytest.raises(UsageError, match="is not a class derived from Metric"):
         register_metric("number")(int)  # type: ignore[type-var]
     engine = Engine(tmp_path, interval=0, metrics=["loss", "twice_the_loss", "where", "broken", "wordy"]).begin()
     for step in (1, 2, 3):
@@ -272,7 +273,6 @@ def test_a_metric_that_does_not_return_holds_up_no_step(
 ) -> None:
     monkeypatch.setitem(METRICS, "waiting", METRICS["loss"])
     monkeypatch.delitem(METRICS, "waiting")
-    monkeypatch.setattr(sampling, "_PATIENCE_SECS", 0.01)
     entered, gate = threading.Event(), threading.Event()
 
     @register_metric("waiting")
@@ -283,7 +283,8 @@ def test_a_metric_that_does_not_return_holds_up_no_step(
                 gate.wait()
             return facts.loss
 
-    engine = Engine(tmp_path, interval=3600, metrics=["loss", "waiting"]).begin()
+    patience = Patience(step_secs=0.01)
+    engine = Engine(tmp_path, patience=patience, interval=3600, metrics=["loss", "waiting"]).begin()
     engine.step(1)
     engine.step(2)
     assert entered.wait(60)
@@ -304,10 +305,6 @@ def test_steps_that_a_metric_holds_up_for_ever_are_counted(
 ) -> None:
     monkeypatch.setitem(METRICS, "waiting", METRICS["loss"])
     monkeypatch.delitem(METRICS, "waiting")
-    monkeypatch.setattr(sampling, "_PATIENCE_SECS", 0.01)
-    monkeypatch.setattr(sampling, "_END_SECS", 0.01)
-    monkeypatch.setattr(recorder, "_CLOSE_SECS", 0.01)
-    monkeypatch.setattr(sampling, "_LIMIT", 10**9 if at_end else 100)
     entered, gate = threading.Event(), threading.Event()
 
     @register_metric("waiting")
@@ -317,32 +314,34 @@ def test_steps_that_a_metric_holds_up_for_ever_are_counted(
             gate.wait()
             return None
 
-    engine = Engine(tmp_path, interval=3600, metrics=["loss", "waiting"]).begin()
+    # Who waits in vain at the end gives up soon; who does not need to gets a minute.
+    end_secs, most_calls = (0.01, 10**9) if at_end else (60.0, 100)
+    patience = Patience(step_secs=0.01, end_secs=end_secs, close_secs=0.01, most_calls=most_calls)
+    engine = Engine(tmp_path, patience=patience, interval=3600, metrics=["loss", "waiting"]).begin()
     engine.step(1)
     engine.step(2)
     assert entered.wait(60)
     for step in range(3, 1000):
         engine.step(step)
-    assert (engine.recorder._sampling.dropped > 0) != at_end
+    assert (engine.recorder.queue.dropped > 0) != at_end
     if not at_end:
         gate.set()
         wait_until(engine.recorder.flush)
-        lost = engine.recorder._sampling.dropped
+        lost = engine.recorder.queue.dropped
         for step in (1000, 1001):
             engine.step(step, 5.0)
-        monkeypatch.setattr(sampling, "_END_SECS", 30)
     engine.recorder.end()
     gate.set()
     engine.recorder._writer.close(60)
     said = [record.getMessage() for record in caplog.records if "steps are left out" in record.getMessage()]
-    assert sum(int(text.split(": ")[2].split()[0]) for text in said) == engine.recorder._sampling.dropped
+    assert sum(int(text.split(": ")[2].split()[0]) for text in said) == engine.recorder.queue.dropped
     (end,) = engine.lines("end")
-    assert end["dropped"] == engine.recorder._sampling.dropped
+    assert end["dropped"] == engine.recorder.queue.dropped
     if at_end:
         assert end["dropped"] == 998
     else:
         assert sum(line["interval_steps"] for line in engine.samples()) == 1001 - lost
-        assert engine.recorder.breakdown.secs["other"] > 0, "what was left out is no step that was long"
+        assert sum(end["breakdown"].values()) == 999 + 2 * 5, "only the values of what was left out are missing"
 
 
 @pytest.mark.parametrize("at_once", [False, True], ids=["sample", "at once"])
@@ -372,10 +371,10 @@ def test_what_only_the_training_thread_may_measure_is_left_to_it(
         """The training thread comes second."""
         nonlocal settled
         settled += 1
-        other = threading.Thread(target=engine.recorder._sampling.gather)
+        other = threading.Thread(target=engine.recorder.queue.gather)
         other.start()
         other.join()
-        engine.recorder._sampling.settle()
+        engine.recorder.queue.settle()
 
     engine.recorder.tap._settle = settle
     for step in (1, 2, 3):
@@ -391,7 +390,6 @@ def test_a_signal_that_ends_the_training_while_steps_are_looked_at(
 ) -> None:
     monkeypatch.setitem(METRICS, "signalled", METRICS["loss"])
     monkeypatch.delitem(METRICS, "signalled")
-    monkeypatch.setattr(sampling, "_END_SECS", 0.01)
 
     @register_metric("signalled")
     class Signalled(Metric):
@@ -402,7 +400,8 @@ def test_a_signal_that_ends_the_training_while_steps_are_looked_at(
                 signal.raise_signal(signal.SIGUSR1)
             return None
 
-    engine = Engine(tmp_path, interval=3600, metrics=["loss", "signalled"]).begin()
+    patience = Patience(end_secs=0.01)
+    engine = Engine(tmp_path, patience=patience, interval=3600, metrics=["loss", "signalled"]).begin()
     before = signal.signal(signal.SIGUSR1, lambda number, frame: engine.recorder.end("a signal"))
     try:
         for step in range(1, 5):
@@ -624,7 +623,7 @@ def test_a_loss_that_is_not_finite_warns_without_a_limit_at_its_own_step(tmp_pat
         ({"RANK_ID": "3", "RANK_SIZE": "8"}, 3, 8, "environment variable RANK_ID"),
         ({"RANK_ID": "1", "MS_WORKER_NUM": "2"}, 1, 2, "environment variable RANK_ID"),
         ({"RANK": "5", "WORLD_SIZE": "6"}, 5, 6, "environment variable RANK"),
-        ({"OMPI_COMM_WORLD_RANK": "2"}, 2, 3, "environment variable OMPI_COMM_WORLD_RANK"),
+        ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "3"}, 2, 3, "environment variable OMPI_COMM_WORLD_RANK"),
         ({"RANK_ID": "none"}, 0, 1, "default: no launcher"),
     ],
 )
@@ -683,13 +682,13 @@ def test_counts_of_a_loop_may_be_of_any_type_of_number(tmp_path: Path, caplog: p
     assert values_of(samples, "loss") == {1: 1, 2: 2, 3: 3, 4: 4, 1 << 62: 5, 9: 6}
     assert [line["epoch"] for line in samples] == [1, 1, None, None, None, None]
     said = [record.getMessage() for record in caplog.records if record.levelno > logging.INFO]
-    assert said == ["monitor: step is left out: 'three' is no whole number of 64 bits"]
+    assert said == ["monitor: step is left out: 'three' is not a whole number of 64 bits"]
 
 
 def test_a_kind_of_time_that_does_not_exist(tmp_path: Path) -> None:
     with (
         Monitor({"backend": ["local"], "save_dir": str(tmp_path)}) as monitor,
-        pytest.raises(UsageError, match="no kind 'validation'; there are evaluation, checkpoint, data"),
+        pytest.raises(UsageError, match="'validation' is not a kind of time; give one of evaluation, checkpoint, data"),
         monitor.timing("validation"),
     ):
         pass

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.bridge_scripts.runs import Scenarios, output_of, series, summaries
+from tests.bridge_scripts.runs import Scenarios, boards, output_of, series, summaries
 from tests.conftest import ROOT, TESTS, MindInsightServer, TensorBoardServer
 from tests.monitor_run import strict_lines, values_of
 
@@ -255,6 +255,31 @@ def test_a_bridge_in_the_list_carries_the_values(scenarios: Scenarios) -> None:
     assert sorted(scenarios.returned("beside_a_bridge")) == ["metrics.jsonl", "rank_0"], "no files of its own"
 
 
+def numbers(files: list[Path], tag: str) -> dict[int, float]:
+    found = series(files, tag)
+    return dict(zip(found.steps, found.numbers, strict=True))
+
+
+@pytest.mark.parametrize("first", ["bridge", "monitor"])
+@pytest.mark.parametrize("every", [1, 3])
+def test_bridge_and_monitor_write_the_same_numbers(scenarios: Scenarios, first: str, every: int) -> None:
+    """To the bit, for the same steps, whoever comes first and tells the times."""
+    name = f"{first}_{every}"
+    seen = scenarios.returned("same_numbers")[name]
+    files = boards(scenarios.directory("same_numbers") / name / "bridge")
+    steps = [step for step in range(1, 13) if step == 1 or step % every == 0]
+    for tag in ("loss", "lr", "epoch", "step_time", "samples_per_second"):
+        ours, theirs = numbers(files, f"monitor/{tag}"), numbers(files, "loss/auto" if tag == "loss" else tag)
+        assert ours == theirs, tag
+        assert list(ours) == (steps if tag in ("loss", "lr", "epoch") else steps[1:]), "the first step compiles"
+    times = numbers(files, "step_time")
+    for step, rate in numbers(files, "samples_per_second").items():
+        assert rate * times[step] == pytest.approx(4, rel=1e-5)
+    assert seen["evaluation"] > 0
+    assert seen["checkpoint"] > 0
+    assert seen["left"] == []
+
+
 def test_evaluation_and_checkpoints_are_seen_and_left_out(scenarios: Scenarios) -> None:
     answer = scenarios.returned("fit")
     found = samples(answer["lines"])
@@ -317,7 +342,11 @@ def test_two_ranks_share_one_run(tmp_path: Path) -> None:
         assert lines[0]["rank_source"] == "mindspore.communication"
         assert set(values_of(samples(lines), "global_rank").values()) == {rank}
         assert [line["step"] for line in samples(lines)] == [1, 2, 3]
-        assert summaries(run / "summary" / f"rank_{rank}")
+        files = boards(run / "summary" / f"rank_{rank}")
+        for tag in ("step_time", "samples_per_second"):
+            assert numbers(files, tag) == numbers(files, f"monitor/{tag}"), tag
+        times, rates = numbers(files, "step_time"), numbers(files, "samples_per_second")
+        assert [rates[step] * times[step] for step in (2, 3)] == pytest.approx([4 * 2] * 2, rel=1e-5), "of both cards"
     whole = samples(strict_lines(run))
     assert whole[-1]["ranks"] == [0, 1]
     assert whole[-1]["max"]["global_rank"] == 1

@@ -17,8 +17,8 @@ import pytest
 
 from ms_summary_bridge.errors import MissingDependencyError
 from ms_summary_bridge.monitor import build_monitor_callbacks, load_config
-from ms_summary_bridge.monitor.model.facts import TrainingFacts
 from ms_summary_bridge.monitor.sinks.wandb_sink import WandbSink
+from ms_summary_bridge.training.facts import TrainingFacts
 from tests.conftest import ROOT, TESTS
 from tests.monitor_run import Engine, strict_lines
 

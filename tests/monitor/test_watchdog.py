@@ -23,16 +23,7 @@ from ms_summary_bridge.monitor.model.config import WatchdogConfig
 from ms_summary_bridge.monitor.watchdog.assignment import poll_secs
 from ms_summary_bridge.monitor.watchdog.hang_limits import Hang, HangDetector, Recovery
 from ms_summary_bridge.monitor.watchdog.hang_report import Findings, describe_hang, report_text
-from ms_summary_bridge.monitor.watchdog.heartbeat import (
-    CALLS,
-    EPOCH,
-    PHASES,
-    STEP,
-    Beat,
-    Heartbeat,
-    HeartbeatReader,
-    number_of,
-)
+from ms_summary_bridge.monitor.watchdog.heartbeat import CALLS, EPOCH, STEP, Beat, Heartbeat, HeartbeatReader
 from ms_summary_bridge.monitor.watchdog.process_state import (
     ProcessState,
     catches,
@@ -43,6 +34,7 @@ from ms_summary_bridge.monitor.watchdog.process_state import (
     read_state,
 )
 from ms_summary_bridge.monitor.watchdog.stacks import Offer, StackReader, offer_stacks, stack_of
+from ms_summary_bridge.training.phases import PHASES, number_of
 from tests.conftest import ROOT
 from tests.json_schema import is_valid
 

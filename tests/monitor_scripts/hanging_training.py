@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "bridge_scripts"
 from small import BATCH, AtStep, train, vector_model, vectors
 
 from ms_summary_bridge.monitor import MindSporeTransformersMonitor
-from ms_summary_bridge.monitor.watchdog.heartbeat import PHASES
+from ms_summary_bridge.training.phases import PHASES
 
 HANGS = ("data_worker", "callback", "c_call")
 STEPS = 6

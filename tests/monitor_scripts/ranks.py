@@ -26,7 +26,8 @@ def main() -> None:
         "interval": 0,
         "backend": ["local", "tensorboard"],
         "save_dir": sys.argv[1],
-        "metrics": ["loss", "samples_per_second", "global_rank"],
+        "metrics": ["loss", "step_time", "samples_per_second", "global_rank"],
+        "bridge": {"collect_freq": 1},
     }
     train(vector_model(), 3, *build_monitor_callbacks(section), data=vectors(3))
 

@@ -256,6 +256,31 @@ def beside_a_bridge(directory: Path) -> Any:
 
 
 @scenario
+def same_numbers(directory: Path) -> Any:
+    """A bridge and the monitor in one training, in both orders, with evaluations and checkpoints between steps."""
+    seen = {}
+    for first in ("bridge", "monitor"):
+        for every in (1, 3):
+            place = directory / f"{first}_{every}"
+            metrics = ["loss", "lr", "epoch", "step_time", "samples_per_second", "data_time"]
+            times = {"interval": 0} if every == 1 else {"interval": 3600, "per_print_step": every}
+            given = section(place, backend=["local", "tensorboard"], metrics=metrics, **times)
+            monitor = MindSporeTransformersMonitor(given)
+            bridge = SummaryBridge(str(place / "bridge"), collect_freq=every)
+            config = CheckpointConfig(save_checkpoint_steps=2, keep_checkpoint_max=2)
+            saver = ModelCheckpoint(prefix="net", directory=str(place / "checkpoints"), config=config)
+            ours = [bridge, saver, monitor] if first == "bridge" else [monitor, saver, bridge]
+            rate = nn.PolynomialDecayLR(0.1, 0.01, 8, 1.0)
+            model = vector_model(optimizer=lambda net, rate=rate: nn.Momentum(net.trainable_params(), rate, 0.9))
+            model = mindspore.train.Model(model._network, nn.MSELoss(), model._optimizer, metrics={"mae": MAE()})
+            model.fit(3, vectors(4), vectors(2), callbacks=ours, dataset_sink_mode=False)
+            parts = lines(place)[-1]["breakdown"]
+            left = [name for callback in ours for name in vars(callback) if name.startswith("on_")]
+            seen[place.name] = {"evaluation": parts["evaluation"], "checkpoint": parts["checkpoint"], "left": left}
+    return seen
+
+
+@scenario
 def without_a_bridge(directory: Path) -> Any:
     """The class alone writes both viewers' files itself."""
     keys = {"backend": ["tensorboard", "mindinsight"], "tags": {"dataset": "v3", "layers": 24, "dropout": 0.1}}

@@ -306,7 +306,7 @@ def test_tags_of_the_callback_are_those_it_writes() -> None:
     assert len(tags) == 9
     source = "".join(
         (ROOT / "ms_summary_bridge" / name).read_text(encoding="utf-8")
-        for name in ("callback/step_values.py", "training/measures.py", "callback/clock.py")
+        for name in ("callback/step_values.py", "training/measures.py", "training/learning_rate.py")
     )
     source = source.replace("memory/{name}_mib", "memory/allocated_mib memory/reserved_mib")
     assert sorted(tag for tag in tags if tag not in source) == []

@@ -11,20 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ms_summary_bridge.callback.arguments import as_batch, as_step
-from ms_summary_bridge.callback.clock import StepClock
 from ms_summary_bridge.errors import InvalidValueError
-from ms_summary_bridge.training.measures import (
-    device_memory,
-    find_optimizer,
-    learning_rates,
-    rate_reader,
-    read_outputs,
-    to_number,
-)
+from ms_summary_bridge.training.learning_rate import LearningRates, find_optimizer, learning_rates, rate_reader
+from ms_summary_bridge.training.measures import device_memory, read_outputs, to_number
 
 
 class FakeTensor:
@@ -78,6 +69,11 @@ def test_a_second_loss_is_no_overflow_flag() -> None:
     assert outputs.overflow is None
 
 
+def test_the_norm_of_a_step_that_overflowed_says_nothing() -> None:
+    outputs = read_outputs((1.0, np.array(True), 8.0, 0.1, math.inf))
+    assert (outputs.overflow, outputs.loss_scale, outputs.grad_norm) == (True, 8.0, None)
+
+
 def test_a_gradient_norm_that_was_not_computed_is_none() -> None:
     flag = FakeTensor(np.array(False))
     outputs = read_outputs((FakeTensor([math.nan]), flag, FakeTensor(8.0), FakeTensor(0.1), None))
@@ -114,6 +110,17 @@ def test_a_schedule_is_asked_for_the_step_that_was_made() -> None:
     )
     assert learning_rates(optimizer, int) == {"lr": pytest.approx(1 / 4)}
     assert rate_reader(optimizer, int)() == learning_rates(optimizer, int)
+
+
+def test_a_schedule_is_asked_once_for_a_step_and_no_more_once_it_failed() -> None:
+    said: list[str] = []
+    answers = [{"lr": 0.5}, {"lr": 0.25}]
+    rates = LearningRates(lambda kind, message: said.append(message))
+    assert rates.at(1) == {}, "nobody knows"
+    rates.read_from(lambda: answers.pop(0))
+    assert [rates.at(2), rates.at(2), rates.at(3)] == [{"lr": 0.5}, {"lr": 0.5}, {"lr": 0.25}]
+    assert [rates.at(4), rates.at(5)] == [{}, {}]
+    assert said == ["the learning rate cannot be read and is left out: IndexError('pop from empty list')"]
 
 
 def test_an_optimizer_is_looked_for_in_the_networks() -> None:
@@ -169,40 +176,3 @@ def test_an_image_becomes_a_batch(shape: tuple[int, ...], batch: tuple[int, ...]
 def test_another_shape_is_no_image(shape: tuple[int, ...]) -> None:
     with pytest.raises(InvalidValueError, match="an image is"):
         as_batch(np.zeros(shape))
-
-
-# B24: rates of one training, on a clock that is handed in.
-
-
-def test_the_step_that_compiles_and_what_lies_between_epochs_count_for_nothing() -> None:
-    clock = StepClock()
-    clock.begin_step(0.0)
-    clock.end_step(60.0, 1)  # compiles
-    assert clock.take(8) == {}
-    clock.end_step(61.0, 1)
-    clock.end_step(63.0, 1)
-    clock.pause()  # an evaluation of 1000 s
-    clock.begin_step(1063.0)
-    clock.end_step(1065.0, 1)
-    assert clock.take(8) == {"step_time": pytest.approx(5 / 3), "samples_per_second": pytest.approx(8 * 3 / 5)}
-    assert clock.take(8) == {}
-
-
-def test_several_steps_of_one_call_are_counted() -> None:
-    clock = StepClock()
-    clock.begin_step(0.0)
-    clock.end_step(10.0, 100)
-    clock.end_step(20.0, 100)
-    assert clock.take(None) == {"step_time": pytest.approx(0.1)}
-
-
-@given(st.lists(st.tuples(st.floats(-1e9, 1e9), st.integers(-3, 100), st.booleans())))
-def test_no_rate_is_negative_or_infinite(calls: list[tuple[float, int, bool]]) -> None:
-    clock = StepClock()
-    for now, steps, pauses in calls:
-        clock.begin_step(now)
-        clock.end_step(now, steps)
-        if pauses:
-            clock.pause()
-        for number in clock.take(16).values():
-            assert 0 < number < math.inf

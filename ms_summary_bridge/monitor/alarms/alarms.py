@@ -26,8 +26,8 @@ from ms_summary_bridge.monitor.metrics.device import memory_totals
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.alert_config import ActionConfig, AlertConfig
 from ms_summary_bridge.monitor.model.config import MonitorConfig
-from ms_summary_bridge.monitor.model.facts import StepFacts, TrainingFacts
 from ms_summary_bridge.monitor.model.sample import Note, Sample
+from ms_summary_bridge.training.facts import StepFacts, TrainingFacts
 from ms_summary_bridge.training.faults import Faults
 
 __all__ = ["Alarms", "AlertNote", "alert_note", "describe_checkpoint", "list_actions", "memory_limits", "watchdog_note"]
@@ -148,19 +148,15 @@ class Alarms:
         self._session_steps += facts.steps
         if not self._steps:
             return
-        values = dict(given)
-        if facts.loss is not None:
-            values["loss"] = facts.loss
-        if facts.grad_norm is not None:
-            values["grad_norm"] = facts.grad_norm
-        if facts.loss_scale is not None:
-            values["loss_scale"] = facts.loss_scale
-        if facts.secs is not None:
-            values["step_time"] = facts.secs / facts.steps
-            if facts.data_secs is not None:
-                values["data_time"] = facts.data_secs / facts.steps
-        if facts.overflow is not None:
-            values["overflow"] = float(facts.overflow)
+        of_step = {
+            "loss": facts.loss,
+            "grad_norm": facts.grad_norm,
+            "loss_scale": facts.loss_scale,
+            "step_time": facts.step_time,
+            "data_time": facts.data_time,
+            "overflow": None if facts.overflow is None else float(facts.overflow),
+        }
+        values = {**given, **{name: value for name, value in of_step.items() if value is not None}}
         point = Point(
             facts.step, values, monotonic, wall_time, facts.steps, facts.epoch, self._training.rank, facts.overflow
         )

@@ -23,9 +23,9 @@ from ms_summary_bridge.monitor.checkpoints.checkpoint_files import Checkpoint, C
 from ms_summary_bridge.monitor.checkpoints.checkpoint_start import CheckpointStart
 from ms_summary_bridge.monitor.checkpoints.checkpoint_value import EVAL, LossWindow, mode_of
 from ms_summary_bridge.monitor.checkpoints.checkpoint_weights import load
-from ms_summary_bridge.monitor.steps.training_parameters import TrainingParameters
 from ms_summary_bridge.training.faults import Faults, guarded
 from ms_summary_bridge.training.measures import read_outputs, to_number
+from ms_summary_bridge.training.parameters import TrainingParameters
 
 __all__ = ["SaveBestCheckpoint"]
 
@@ -48,8 +48,8 @@ class SaveBestCheckpoint(Callback):
         monitor: `loss`, for the mean over the steps since the last checkpoint, or `eval/<metric>`, for what an
             evaluation during the training or right behind it (`model.fit`, `model.eval` with this callback) says.
         mode: `min` where less is better, `max` where more is; `auto` to know it by the metric's name.
-        directory: Of the checkpoints. In distributed training each rank has `rank_<n>` below it, and each decides by
-            its own values which one is the best.
+        directory: Of the checkpoints. In distributed training each rank has `rank_<n>` below it, unless the name ends
+            in the number of the rank already, and each decides by its own values which one is the best.
         save_checkpoint_steps: A checkpoint every so many steps.
         save_epochs: A checkpoint every so many epochs; every one, if `save_checkpoint_steps` is not given either.
         keep_checkpoint_max: How many of the last are kept.
@@ -199,11 +199,11 @@ class SaveBestCheckpoint(Callback):
         name = self._monitor.removeprefix(EVAL)
         if name not in metrics:
             known = ", ".join(sorted(metrics)) or "none"
-            self.faults.warn("metric", f"the evaluation has no metric {name!r} (it has {known}): there is no best")
+            self.faults.warn("metric", f"the evaluation has no metric {name!r} (it has {known}): no best is chosen")
             return
         value = to_number(metrics[name])
         if value is None:
-            self.faults.warn("metric", f"the metric {name!r} is no number: there is no best")
+            self.faults.warn("metric", f"the metric {name!r} is not a number: no best is chosen")
         elif self._keeps_best and self._start.files is not None and self._start.files.is_better(value):
             self._save(value)
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 from ms_summary_bridge.monitor.checkpoints.checkpoint_files import Checkpoint, CheckpointFiles, CheckpointState
 from ms_summary_bridge.monitor.checkpoints.checkpoint_place import CheckpointPlace
 from ms_summary_bridge.monitor.checkpoints.checkpoint_weights import WeightsMark
-from ms_summary_bridge.monitor.steps.training_parameters import TrainingParameters
 from ms_summary_bridge.training.distributed import find_place
 from ms_summary_bridge.training.faults import Faults
+from ms_summary_bridge.training.parameters import TrainingParameters
 
 __all__ = ["CheckpointStart"]
 

@@ -15,7 +15,7 @@ from ms_summary_bridge.monitor.metrics import Metric, MetricValue
 from ms_summary_bridge.monitor.metrics.device_sampler import DeviceReading, DeviceSampler
 from ms_summary_bridge.monitor.metrics.gpu import Nvml
 from ms_summary_bridge.monitor.metrics.npu_smi import NpuSmi
-from ms_summary_bridge.monitor.model.facts import TrainingFacts, Window
+from ms_summary_bridge.training.facts import TrainingFacts, Window
 from ms_summary_bridge.training.measures import device_memory
 
 __all__ = [

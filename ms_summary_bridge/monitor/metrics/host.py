@@ -8,7 +8,7 @@ from typing import Final
 import psutil
 
 from ms_summary_bridge.monitor.metrics import Metric, MetricValue
-from ms_summary_bridge.monitor.model.facts import TrainingFacts, Window
+from ms_summary_bridge.training.facts import TrainingFacts, Window
 
 __all__ = ["GlobalRank", "HostMemory"]
 

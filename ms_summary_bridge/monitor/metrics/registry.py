@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import Final, TypeVar
 
 from ms_summary_bridge.errors import UsageError
-from ms_summary_bridge.monitor.model.facts import StepFacts, TrainingFacts, Window
 from ms_summary_bridge.monitor.model.metric_names import MetricName, Way, add_name, resolve
+from ms_summary_bridge.training.facts import StepFacts, TrainingFacts, Window
 
 __all__ = ["Metric", "MetricValue", "make_metric", "register_metric"]
 
@@ -95,7 +95,7 @@ def register_metric(
         is_costly: Whether it takes noticeable time of a step.
 
     Raises:
-        UsageError: The name is taken, or the class is no Metric.
+        UsageError: The name is taken, or the class is not derived from Metric.
 
     Example:
         `@register_metric("queue_length", bad="above")` above a class derived from Metric.
@@ -104,7 +104,7 @@ def register_metric(
     def register(metric: _MetricClass) -> _MetricClass:
         given: object = metric
         if not (isinstance(given, type) and issubclass(given, Metric)):
-            raise UsageError(f"{given!r} is no class derived from Metric")
+            raise UsageError(f"{given!r} is not a class derived from Metric")
         add_name(name, MetricName(meaning or name, bad, is_costly))
         _REGISTERED[name] = metric
         return metric
@@ -116,11 +116,11 @@ def make_metric(name: str) -> Metric:
     """Returns a new metric.
 
     Raises:
-        UsageError: There is no metric of that name.
+        UsageError: No metric has that name.
     """
     known = resolve(name)
     if known is None:
-        raise UsageError(f"there is no metric {name!r}")
+        raise UsageError(f"no metric is called {name!r}")
     if known in _REGISTERED:
         return _REGISTERED[known]()
     module, class_name = _HOMES[known]

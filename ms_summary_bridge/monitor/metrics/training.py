@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ms_summary_bridge.monitor.metrics import Metric, MetricValue
-from ms_summary_bridge.monitor.model.facts import StepFacts, Window
+from ms_summary_bridge.training.facts import StepFacts, Window
 
 __all__ = ["Epoch", "GradNorm", "LearningRate", "Loss", "LossScale", "Overflow", "Step"]
 
@@ -20,8 +20,8 @@ class GradNorm(Metric):
     """The norm of all gradients."""
 
     def observe(self, facts: StepFacts) -> float | None:
-        """Returns the norm; none for a step that overflowed, whose norm says nothing."""
-        return None if facts.overflow else facts.grad_norm
+        """Returns the norm."""
+        return facts.grad_norm
 
 
 class LossScale(Metric):

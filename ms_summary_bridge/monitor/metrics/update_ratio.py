@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ms_summary_bridge.monitor.metrics import Metric, MetricValue
-from ms_summary_bridge.monitor.model.facts import StepFacts, TrainingFacts, Window
+from ms_summary_bridge.training.facts import StepFacts, TrainingFacts, Window
 from ms_summary_bridge.training.measures import to_array
 
 __all__ = ["UpdateRatio"]

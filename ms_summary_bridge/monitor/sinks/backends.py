@@ -20,16 +20,16 @@ from ms_summary_bridge.formats.sessions.session import Session
 from ms_summary_bridge.live_writer.link import WriterLink
 from ms_summary_bridge.live_writer.run_config import LiveRunConfig
 from ms_summary_bridge.monitor.model.config import MonitorConfig
-from ms_summary_bridge.monitor.model.facts import TrainingFacts
 from ms_summary_bridge.monitor.model.sample import Note, Sample
 from ms_summary_bridge.monitor.sinks.console import ConsoleSink, TextLogSink
 from ms_summary_bridge.monitor.sinks.csv_file import CsvFile
 from ms_summary_bridge.monitor.sinks.detached_sink import DetachedSink
 from ms_summary_bridge.monitor.sinks.journal import Journal
 from ms_summary_bridge.monitor.sinks.run_journal import RunJournal
-from ms_summary_bridge.monitor.sinks.run_record import rank_directory
 from ms_summary_bridge.monitor.sinks.wandb_sink import WandbSink
 from ms_summary_bridge.monitor.sinks.writer import Sink
+from ms_summary_bridge.training.distributed import rank_directory
+from ms_summary_bridge.training.facts import TrainingFacts
 from ms_summary_bridge.training.faults import Faults
 
 __all__ = [

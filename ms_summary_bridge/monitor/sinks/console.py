@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from ms_summary_bridge.monitor.model.facts import TrainingFacts
 from ms_summary_bridge.monitor.model.sample import Note, Sample
 from ms_summary_bridge.monitor.sinks.line_file import LineFile
+from ms_summary_bridge.training.facts import TrainingFacts
 
 __all__ = ["ConsoleSink", "TextLogSink", "describe_sample", "duration"]
 

@@ -16,7 +16,7 @@ import msgspec
 
 from ms_summary_bridge.monitor.model.sample import Note, Sample, strict_numbers
 from ms_summary_bridge.monitor.sinks.journal import JOURNAL, Journal, sample_line
-from ms_summary_bridge.monitor.sinks.run_record import rank_directory
+from ms_summary_bridge.training.distributed import rank_directory
 
 __all__ = ["RunJournal"]
 

@@ -29,7 +29,6 @@ __all__ = [
     "find_commit",
     "make_run_directory",
     "project_directory",
-    "rank_directory",
 ]
 
 _WAIT_SECS: Final = 30.0
@@ -62,11 +61,6 @@ def choose_run_directory(config: MonitorConfig, place: Place) -> str:
 def project_directory(config: MonitorConfig) -> str:
     """Returns where the runs of a project are."""
     return os.path.abspath(os.path.expanduser(os.path.join(config.save_dir, _file_name(config.project))))
-
-
-def rank_directory(run_directory: str, rank: int) -> str:
-    """Returns where the files of one rank are."""
-    return os.path.join(run_directory, f"rank_{rank}")
 
 
 def _file_name(name: str) -> str:

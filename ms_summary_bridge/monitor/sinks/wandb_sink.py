@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from ms_summary_bridge.errors import BridgeError, MissingDependencyError
 from ms_summary_bridge.monitor.model.config import MonitorConfig
-from ms_summary_bridge.monitor.model.facts import TrainingFacts
 from ms_summary_bridge.monitor.model.sample import Note, Sample
+from ms_summary_bridge.training.facts import TrainingFacts
 
 __all__ = ["WandbSink"]
 

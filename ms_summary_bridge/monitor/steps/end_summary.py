@@ -7,11 +7,11 @@ import os
 from typing import Any
 
 from ms_summary_bridge.monitor.model.config import MonitorConfig
-from ms_summary_bridge.monitor.model.facts import StepFacts
 from ms_summary_bridge.monitor.sinks.console import duration
 from ms_summary_bridge.monitor.sinks.journal import JOURNAL
-from ms_summary_bridge.monitor.sinks.run_record import rank_directory
-from ms_summary_bridge.monitor.steps.breakdown import describe
+from ms_summary_bridge.training.distributed import rank_directory
+from ms_summary_bridge.training.facts import StepFacts
+from ms_summary_bridge.training.step_clock import describe
 
 __all__ = ["EndSummary"]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
 from ms_summary_bridge.monitor.metrics import Metric, make_metric
 from ms_summary_bridge.monitor.model.config import MetricConfig
-from ms_summary_bridge.monitor.model.facts import StepFacts, TrainingFacts, Window
 from ms_summary_bridge.monitor.model.sample import Sample
+from ms_summary_bridge.training.facts import StepFacts, TrainingFacts, Window
 from ms_summary_bridge.training.faults import Faults
 
 __all__ = ["OWN_NAMES", "Check", "Measurement"]

@@ -12,14 +12,14 @@ import mindspore
 from mindspore.train.callback import LossMonitor
 
 from ms_summary_bridge.monitor.model.config import MonitorConfig
-from ms_summary_bridge.monitor.steps.training_parameters import TrainingParameters
 from ms_summary_bridge.training.faults import Faults
+from ms_summary_bridge.training.parameters import TrainingParameters
 
 __all__ = ["find_link", "meet_loss_monitors", "save_checkpoint", "trainable_parameters"]
 
 
 def trainable_parameters(parameters: TrainingParameters) -> list[Any]:
-    """Returns what the network learns; nothing where there is no network."""
+    """Returns what the network learns; nothing without a network."""
     network = parameters.get("network") or parameters.get("train_network")
     return list(network.trainable_params()) if hasattr(network, "trainable_params") else []
 

@@ -4,7 +4,7 @@ Imports no mindspore.
 
 Between two steps of a network everything of ours has left the processor's caches, and code takes ten times as long as
 it does when it has just run. So no more is done here than nobody else can do: times are noted, the loss of the step
-before is read and compared with its limits. All the rest is made of the notes, by `monitor.steps.sampling`.
+before is read and compared with its limits. All the rest is made of the notes, by `monitor.steps.call_queue`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import Any, Final
 
 import msgspec
 
-from ms_summary_bridge.monitor.steps.breakdown import Breakdown
 from ms_summary_bridge.monitor.steps.step_reader import Reading, StepReader
-from ms_summary_bridge.monitor.watchdog.heartbeat import CALLS, EPOCH, STEP, Heartbeat, number_of
-from ms_summary_bridge.training.faults import Faults
+from ms_summary_bridge.monitor.watchdog.heartbeat import CALLS, EPOCH, STEP, Heartbeat
+from ms_summary_bridge.training.learning_rate import LearningRates
+from ms_summary_bridge.training.phases import number_of
+from ms_summary_bridge.training.step_clock import StepClock
 
-__all__ = ["StepTap"]
+__all__ = ["SampleTimes", "StepTap"]
 
 _READ: Final = object()
 _COMPILE: Final = number_of("compile")
@@ -35,18 +36,46 @@ class _Given(msgspec.Struct):
     given: Mapping[str, Any]
 
 
+class SampleTimes:
+    """When a sample is due: with the first step, and then by time, or by steps too.
+
+    Args:
+        interval: Seconds between two samples.
+        every: Steps between two samples beside that; None for no such.
+        initial_step: Step from which the training counts.
+    """
+
+    def __init__(self, interval: float, every: int | None, initial_step: int) -> None:
+        self._interval = interval
+        self._every = every
+        self._step = initial_step  # of the last one by steps
+        self._due_at = -math.inf
+        self.look_at = -math.inf
+        """No step that has ended before this moment need be asked about."""
+
+    def is_due(self, step: int, ended_at: float) -> bool:
+        """Returns whether a step is a sample; the next ones count from it."""
+        is_due = ended_at >= self._due_at
+        if self._every is not None and step // self._every != self._step // self._every:
+            self._step = step
+            is_due = True
+        if is_due:
+            self._due_at = ended_at + self._interval
+            self.look_at = self._due_at if self._every is None else -math.inf
+        return is_due
+
+
 class StepTap:
     """Notes steps.
 
     Args:
-        breakdown: Takes the notes.
+        step_clock: Takes the notes.
         heartbeat: Is told as well, for a process that watches.
         reader: Reads outputs.
         settle: Is called where something is to be dealt with before the training goes on.
-        faults: Is told what fails.
-        reads_rates: Whether learning rates are measured.
-        interval: Seconds between two samples.
-        every: Steps between two samples beside that; None for no such.
+        tells: Whether nobody else tells the clock when steps begin and end.
+        rates: Learning rates; None where they are not measured.
+        times: When samples are due.
         limits: The loss, as the network returns it, is quiet between these two.
         most_notes: How many notes may wait before the training deals with them itself.
         settles_samples: Whether a sample that is due is taken by the training thread.
@@ -55,16 +84,13 @@ class StepTap:
     """
 
     __slots__ = (
+        "_begins",
         "_between",
-        "_calls",
-        "_due_at",
         "_ended_at",
+        "_ends",
         "_epoch",
-        "_every",
-        "_faults",
         "_heartbeat",
         "_high",
-        "_interval",
         "_look_at",
         "_low",
         "_most_notes",
@@ -72,29 +98,27 @@ class StepTap:
         "_notes",
         "_outputs",
         "_places",
-        "_printed_step",
+        "_rates",
         "_reader",
-        "_reads_rates",
         "_settle",
         "_settles_samples",
         "_stepping",
+        "_times",
         "initial_step",
         "is_asked",
-        "learning_rates",
         "step",
     )
 
     def __init__(
         self,
-        breakdown: Breakdown,
+        step_clock: StepClock,
         heartbeat: Heartbeat,
         reader: StepReader,
         settle: Callable[[], object],
         *,
-        faults: Faults,
-        reads_rates: bool,
-        interval: float,
-        every: int | None,
+        tells: bool,
+        rates: LearningRates | None,
+        times: SampleTimes,
         limits: tuple[float, float],
         most_notes: int,
         settles_samples: bool,
@@ -105,27 +129,21 @@ class StepTap:
         self._places = heartbeat.places
         self._stepping = _COMPILE
         self._between = between
-        self._calls = 0
         self._epoch: int | None = None
-        self._notes = breakdown.notes
-        self._note = breakdown.note
+        self._notes = step_clock.notes
+        self._note = step_clock.note
+        self._begins, self._ends = ("begin", "end") if tells else ("read", "told")
         self._reader = reader
         self._settle = settle
-        self._faults = faults
-        self._reads_rates = reads_rates
-        self.learning_rates: Callable[[], Mapping[str, float]] | None = None
-        """Reads those of the step that has ended last."""
-        self._interval = interval
-        self._every = every
+        self._rates = rates
+        self._times = times
         self._low, self._high = limits
         self._most_notes = most_notes
         self._settles_samples = settles_samples
-        self._due_at = self._look_at = self._ended_at = -math.inf
+        self._look_at = self._ended_at = -math.inf
         self._outputs: Any = _READ
-        self.initial_step = initial_step
-        """Step from which the training counts."""
-        self._printed_step = self.step = initial_step
-        """The last step that has ended."""
+        self.initial_step = self.step = initial_step
+        """Step from which the training counts, and the last step that has ended."""
         self.is_asked = False
         """Whether the training thread is to look for what alarms ask of it."""
 
@@ -135,7 +153,7 @@ class StepTap:
         self._heartbeat.phase = self._stepping
         outputs = self._outputs
         if outputs is _READ:
-            self._note(("begin", now, None))
+            self._note((self._begins, now, None))
             return
         try:
             # One tensor of one element, nearly always, so no more than a look at it.
@@ -146,11 +164,11 @@ class StepTap:
             number = None
         elif self._low < number < self._high and self._ended_at < self._look_at:
             self._outputs = _READ
-            self._note(("begin", now, number))
+            self._note((self._begins, now, number))
             if len(self._notes) >= self._most_notes:
                 self._settle()
             return
-        self._read("begin", now, number)
+        self._read(self._begins, now, number)
 
     def end_step(
         self,
@@ -180,7 +198,7 @@ class StepTap:
             self._epoch = epoch
             places[EPOCH] = epoch or 0
         places[STEP] = step
-        self._calls = places[CALLS] = self._calls + 1
+        places[CALLS] += 1
         places[self._between] = now
         self._heartbeat.phase = self._between
         self._stepping = _COMPUTE
@@ -191,7 +209,7 @@ class StepTap:
         if not steps:
             steps = step - self.step if step > self.step else 1
         self.step = step
-        self._note(("end", now, (step, steps, epoch, samples, tokens)))
+        self._note((self._ends, now, (step, steps, epoch, samples, tokens)))
 
     def ask(self) -> None:
         """Has the training thread look for what alarms ask of it, from now on. May be called by any thread."""
@@ -215,31 +233,19 @@ class StepTap:
         if isinstance(outputs, _Given):
             outputs, given = outputs.outputs, outputs.given
         reading = self._reader.read(outputs, given) if number is None else Reading(number)
-        is_due = self._ended_at >= self._due_at
-        if self._every is not None and self.step // self._every != self._printed_step // self._every:
-            self._printed_step = self.step
-            is_due = True
+        is_due = reading.is_due = self._times.is_due(self.step, self._ended_at)
         if is_due:
-            reading.is_due = True
-            self._due_at = self._ended_at + self._interval
-            self._look_at = self._due_at if self._every is None else -math.inf
+            self._look_at = self._times.look_at
             # They are those of this step now. Nobody is asked for what the step's own outputs say.
-            if self._reads_rates and reading.learning_rate is None:
-                reading.learning_rates = self.read_rates()
+            if self._rates is not None and reading.learning_rate is None:
+                reading.learning_rates = self._rates.at(self.step)
         self._note((what, now, reading))
         if (is_due and self._settles_samples) or not self._is_quiet(reading) or len(self._notes) >= self._most_notes:
             self._settle()
 
     def read_rates(self) -> Mapping[str, float]:
         """Returns the learning rates of the step that has ended last."""
-        if self.learning_rates is None or not self._reads_rates:
-            return {}
-        try:
-            return self.learning_rates()
-        except Exception as error:  # a schedule is the user's own code
-            self._faults.warn("lr", f"the learning rate cannot be read and is left out: {error!r}")
-            self._reads_rates = False
-            return {}
+        return {} if self._rates is None else self._rates.at(self.step)
 
     def _is_quiet(self, reading: Reading) -> bool:
         """Whether there is nothing to warn of in what a step returned."""

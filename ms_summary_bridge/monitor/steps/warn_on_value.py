@@ -12,7 +12,7 @@ from ms_summary_bridge.monitor.model.sample import Note
 
 __all__ = ["WarnOnValue"]
 
-_NEVER_NONFINITE: Final = ("loss", "grad_norm")  # these warn without a limit when they are no finite number
+_NEVER_NONFINITE: Final = ("loss", "grad_norm")  # these warn without a limit when they are not finite
 
 
 class WarnOnValue:

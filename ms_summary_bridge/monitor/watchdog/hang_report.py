@@ -12,10 +12,10 @@ from typing import Any, Final
 import msgspec
 
 from ms_summary_bridge.monitor.model.alert import Alert
-from ms_summary_bridge.monitor.model.phases import KINDS
 from ms_summary_bridge.monitor.watchdog.hang_limits import Hang, Recovery
 from ms_summary_bridge.monitor.watchdog.process_state import ProcessState
 from ms_summary_bridge.monitor.watchdog.stacks import stack_of
+from ms_summary_bridge.training.phases import KINDS
 
 __all__ = [
     "HANG_LOG",

@@ -16,37 +16,15 @@ from typing import Final
 
 import msgspec
 
-from ms_summary_bridge.monitor.model.phases import KINDS
+from ms_summary_bridge.training.phases import PHASES, START, number_of
 
-__all__ = [
-    "CALLS",
-    "END",
-    "EPOCH",
-    "PHASES",
-    "START",
-    "STEP",
-    "Beat",
-    "Heartbeat",
-    "HeartbeatReader",
-    "number_of",
-]
+__all__ = ["CALLS", "EPOCH", "STEP", "Beat", "Heartbeat", "HeartbeatReader"]
 
-START: Final = "start"
-END: Final = "end"
-PHASES: Final = (START, *KINDS, END)
-"""What a training can be doing."""
-
-_NUMBERS: Final = {phase: number for number, phase in enumerate(PHASES)}
 # At the place of each phase: when it last began, in monotonic seconds. The training is in the one that began last.
 CALLS: Final = len(PHASES)
 STEP: Final = CALLS + 1
 EPOCH: Final = CALLS + 2  # 0 for none
 _COUNT: Final = CALLS + 3
-
-
-def number_of(phase: str) -> int:
-    """Returns the number of a phase, which `Heartbeat.turn` takes."""
-    return _NUMBERS[phase]
 
 
 class Beat(msgspec.Struct, frozen=True):
@@ -97,7 +75,7 @@ class Heartbeat:
 
     def beat(self, phase: str) -> None:
         """Another phase begins."""
-        self.turn(_NUMBERS[phase], time.monotonic())
+        self.turn(number_of(phase), time.monotonic())
 
     def close(self) -> None:
         """Nobody reads it any more. The memory stays as long as this object: who is on the way out may beat yet."""

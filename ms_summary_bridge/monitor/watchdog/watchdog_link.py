@@ -26,10 +26,11 @@ from ms_summary_bridge.monitor.model.sample import Note
 from ms_summary_bridge.monitor.sinks.run_record import choose_run_directory, project_directory
 from ms_summary_bridge.monitor.watchdog.assignment import Assignment, Begun
 from ms_summary_bridge.monitor.watchdog.hang_report import is_regular
-from ms_summary_bridge.monitor.watchdog.heartbeat import END, START, STEP, Heartbeat, number_of
+from ms_summary_bridge.monitor.watchdog.heartbeat import STEP, Heartbeat
 from ms_summary_bridge.monitor.watchdog.stacks import offer_stacks
 from ms_summary_bridge.training.distributed import Place, find_place
 from ms_summary_bridge.training.faults import Faults
+from ms_summary_bridge.training.phases import END, START, number_of
 
 __all__ = ["WatchdogLink"]
 
@@ -191,7 +192,7 @@ class WatchdogLink:
         return self._heartbeat
 
     def beat(self, phase: str) -> None:
-        """The training begins another phase, one of `heartbeat.PHASES`."""
+        """The training begins another phase, one of `phases.PHASES`."""
         self._heartbeat.beat(phase)
 
     @contextlib.contextmanager

@@ -4,23 +4,27 @@ Its clock is handed in.
 
 MindSpore calls back when a step begins, after its data has come, and when it has ended. So the time from one end to
 the next beginning is spent waiting for data, and from there to the end computing, but for what other callbacks take of
-both.
+both. Where no beginning is told, all of it is computing but for what `spend` says. The seconds of a step are those from
+the end of the one before, or from the beginning of an epoch, without evaluation and the saving of checkpoints. The
+first step compiles and is not timed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
 
-from ms_summary_bridge.monitor.model.phases import KINDS
+from ms_summary_bridge.training.phases import KINDS
 
-__all__ = ["Breakdown", "Call", "EndedStep", "describe"]
+__all__ = ["NOT_TRAINING", "Call", "EndedStep", "StepClock", "describe"]
 
-_NOT_TRAINING: Final = ("checkpoint", "evaluation")
+NOT_TRAINING: Final = ("checkpoint", "evaluation")
+"""Parts that are left out of the time of a step, and so of all rates."""
 
 
 EndedStep = tuple[int, int, "int | None", "int | None", "int | None"]
@@ -32,41 +36,49 @@ class Call(msgspec.Struct):
     Attributes:
         ended: What is known of it: its last step over all epochs and sessions, how many steps it stands for, its epoch
             from 1, and samples and tokens over all cards where they differ from the training's own.
-        read: What was read of it: the loss alone, a `step_reader.Reading`, or None.
         monotonic: When it ended.
         secs: Seconds of it; None where they cannot be known.
         data_secs: Seconds of these in which it waited for data; None as well.
+        waited: Seconds in which the training waited for data, from its beginning to the end of this call.
+        elapsed: All seconds of the training up to there.
+        read: What was read of it: the loss alone, a `measures.StepOutputs`, or None.
     """
 
     ended: EndedStep
     monotonic: float
     secs: float | None = None
     data_secs: float | None = None
+    waited: float = 0.0
+    elapsed: float = 0.0
     read: Any = None
 
 
-class Breakdown:
+class StepClock:
     """Adds up the parts of a training and times its steps.
 
     What happens is only noted, by the training thread. `settle` deals with many notes at once, and may be called by
-    another thread, though by one at a time.
+    any thread.
 
     Args:
         clock: Monotonic seconds.
-        tells_beginnings: Whether the beginnings of steps are noted. Without it what lies between two ends is computing,
-            but for what `spend` says of it.
     """
 
-    def __init__(self, clock: Callable[[], float], *, tells_beginnings: bool = True) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
-        self._between = "data" if tells_beginnings else "compute"
         self.notes: deque[tuple[str, float, Any]] = deque()
         """What waits for `settle`."""
         self.note = self.notes.append
-        """Takes what happened, when, and what belongs to it: `begin` or `read` with what was read of the step before,
-        `end` with what is known of the step, or a part of the training with its seconds."""
+        """Takes what happened, when, and what belongs to it. One callback of a training says `start`: a step begins,
+        or `begin`, with what was read of the step before, and `end` with an `EndedStep`. Another one beside it says
+        `told` with its own `EndedStep`, and `read` with what it read. A part of the training comes with its seconds."""
+        self.read_calls: deque[Call] | None = None
+        """Calls that were settled and read, for one that reads them and takes them out; None while there is nobody."""
+        self.ended_calls: deque[Call] | None = None
+        """Calls that were settled, read or not, for another one that takes them out; None while there is nobody."""
         self.secs: dict[str, float] = dict.fromkeys(KINDS, 0.0)
         """Seconds of each part since the training began, up to the last `settle`."""
+        self._lock = threading.RLock()  # a signal's handler may settle inside of it
+        self._elapsed = 0.0  # all of `secs`
         self._phase = "other"
         self._since: float | None = None
         self._spent = 0.0  # by others, in this phase
@@ -76,16 +88,8 @@ class Breakdown:
         self._excluded = 0.0  # since the mark
         self._data: float | None = None  # of the step that runs
         self._is_compiled = False
-        self._call: Call | None = None  # the one that ended last, not read yet
-
-    def clear(self) -> int:
-        """Forgets what waits; returns how many steps were among it."""
-        steps = 0
-        with contextlib.suppress(IndexError):  # the end
-            while True:
-                what, _, content = self.notes.popleft()
-                steps += content[1] if what == "end" else 0
-        return steps
+        self._tells_beginnings = False
+        self._unread: deque[Call] = deque()  # ended, and to be read
 
     def pause(self, now: float) -> None:
         """What follows belongs to no step, until `resume` or the next step begins."""
@@ -110,38 +114,50 @@ class Breakdown:
         finally:
             self.spend(kind, self.clock() - begin - (self.spent_ever - before))
 
-    def settle(self, leaves: Callable[[Any], bool] | None = None) -> Iterator[Call]:
-        """Deals with all that was noted; yields each call that has ended and was read.
+    def settle(self) -> None:
+        """Deals with all that was noted: parts are added up, calls are timed and handed on."""
+        take_next = self.notes.popleft
+        with self._lock, contextlib.suppress(IndexError):  # the end
+            while True:
+                what, number, content = take_next()
+                if what == "end":
+                    self._end(number, content)
+                elif what == "start":
+                    self._begin(number)
+                elif what == "begin":
+                    self._read(content)
+                    self._begin(number)
+                elif what == "read":
+                    self._read(content)
+                else:
+                    self._take(what, number, content)
 
-        Args:
-            leaves: Is asked of what `begin_step`, or `read`, was given; with True it ends before that.
-        """
-        notes = self.notes
-        while True:
-            try:
-                if leaves is not None and notes[0][0] in ("begin", "read") and leaves(notes[0][2]):
-                    return
-                what, number, content = notes.popleft()
-            except IndexError:  # the end
-                return
-            if what == "end":
-                self._end(number, content)
-                continue
-            if what == "begin":
-                self._begin(number)
-            elif what == "pause":
-                self._turn(number, "other")
-                self._mark = None
-            elif what == "resume":
-                self._turn(number, self._between if self._is_compiled or self._between == "data" else "compile")
-                self._mark, self._excluded = number, 0.0
-            elif what != "read":
-                self._spend(what, number)
-                continue
-            if what in ("begin", "read") and self._call is not None:
-                call, self._call = self._call, None
-                call.read = content
-                yield call
+    def _read(self, content: Any) -> None:
+        if self._unread and self.read_calls is not None:
+            call = self._unread.popleft()
+            call.read = content
+            self.read_calls.append(call)
+
+    def _take(self, what: str, number: float, content: Any) -> None:
+        if what == "told":
+            if self._unread:  # its reader is behind the others: the one before was read by now
+                newest = msgspec.structs.replace(self._unread[-1], ended=content)
+                self._unread = deque((newest,))
+        elif what == "pause":
+            if not self._tells_beginnings:
+                self._was_computing()
+            self._turn(number, "other")
+            self._mark = None
+        elif what == "resume":
+            self._turn(number, "data")
+            self._mark, self._excluded = number, 0.0
+        else:
+            self._spend(what, number)
+
+    def _was_computing(self) -> None:
+        """What was taken for waiting was computing: nobody said when the step began."""
+        if self._phase == "data":
+            self._phase = "compute" if self._is_compiled else "compile"
 
     def _turn(self, now: float, phase: str) -> float:
         """Ends a phase and begins another; returns the seconds of the one that ended."""
@@ -149,10 +165,12 @@ class Breakdown:
         if self._since is not None:
             secs = max(0.0, now - self._since - self._spent)
             self.secs[self._phase] += secs
+            self._elapsed += secs
         self._phase, self._since, self._spent = phase, now, 0.0
         return secs
 
     def _begin(self, now: float) -> None:
+        self._tells_beginnings = True
         was_waiting = self._phase == "data"
         secs = self._turn(now, "compute" if self._is_compiled else "compile")
         self._data = secs if was_waiting else None
@@ -160,21 +178,27 @@ class Breakdown:
             self._mark, self._excluded, self._data = now, 0.0, None
 
     def _end(self, now: float, content: Any) -> None:
-        self._turn(now, self._between)
+        self._was_computing()
+        self._turn(now, "data")
         mark, self._mark = self._mark, now
         excluded, self._excluded = self._excluded, 0.0
         data, self._data = self._data, None
         is_compiled, self._is_compiled = self._is_compiled, True
-        self._call = call = Call(content, now)
+        call = Call(content, now, waited=self.secs["data"], elapsed=self._elapsed)
         if is_compiled and mark is not None and now - mark - excluded > 0:
             call.secs, call.data_secs = now - mark - excluded, data
+        if self.read_calls is not None:
+            self._unread.append(call)
+        if self.ended_calls is not None:
+            self.ended_calls.append(call)
 
     def _spend(self, kind: str, secs: float) -> None:
         self.secs[kind] += secs
+        self._elapsed += secs
         self._spent += secs
         if kind == "data":
             self._data = (self._data or 0.0) + secs
-        if kind in _NOT_TRAINING:
+        if kind in NOT_TRAINING:
             self._excluded += secs
 
 

@@ -1,4 +1,8 @@
-"""What is known of a training, of one of its steps, and of the steps since the last sample.
+"""What is known of a training, of one of its steps, and of several steps, with the formula of each number.
+
+Samples, tokens and their rates are those of all cards together: that is what people compare. A step takes the same
+time on all cards, so step time and data time are those of this process. Memory, power and temperature are those of the
+card, or of the host, that this process runs on.
 
 Plain numbers: MindSpore's objects have been read when these are made.
 """
@@ -10,7 +14,12 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["StepFacts", "TrainingFacts", "Window"]
+__all__ = ["StepFacts", "TrainingFacts", "Window", "rate"]
+
+
+def rate(amount: float | None, secs: float | None) -> float | None:
+    """Returns an amount per second; None where one of the two is not known, or no time has passed."""
+    return amount / secs if amount is not None and secs is not None and secs > 0 else None
 
 
 class TrainingFacts(msgspec.Struct, kw_only=True):
@@ -25,7 +34,9 @@ class TrainingFacts(msgspec.Struct, kw_only=True):
         host: Name of this host.
         epochs: How many epochs are meant.
         steps_per_epoch: Steps of one epoch.
-        samples_per_step: Samples of one step over all cards.
+        samples_per_step: Samples of one step over all cards: batch of one card * cards with data of their own *
+            accumulated batches.
+        gradient_accumulation_steps: Batches of which one step is made, where the data set has them one by one.
         seq_length: Tokens of one sample.
         initial_step: Step from which a resumed training counts.
         steps_before: Steps of earlier sessions in what `epochs` counts; None until that is known.
@@ -46,6 +57,7 @@ class TrainingFacts(msgspec.Struct, kw_only=True):
     epochs: int | None = None
     steps_per_epoch: int | None = None
     samples_per_step: int | None = None
+    gradient_accumulation_steps: int = 1
     seq_length: int | None = None
     initial_step: int = 0
     steps_before: int | None = None
@@ -66,8 +78,66 @@ class TrainingFacts(msgspec.Struct, kw_only=True):
             return range(self.ranks)
         return range(self.ranks - self.ranks // self.pipeline_stages, self.ranks)
 
+    def utilization(self, measured: StepFacts | Window) -> float | None:
+        """Returns operations done / (operations that all cards can do in that time); None where figures are missing."""
+        done: float | None = None
+        if self.model_flops is not None:
+            done = self.model_flops * measured.timed_steps
+        elif self.flops_per_token is not None and measured.tokens is not None:
+            done = self.flops_per_token * measured.tokens
+        per_second = rate(done, measured.secs)
+        return None if per_second is None or not self.peak_flops else per_second / (self.peak_flops * self.ranks)
 
-class StepFacts(msgspec.Struct, kw_only=True):
+    def step_in_epoch(self, step: int) -> int | None:
+        """Returns the number of a step in its epoch, from 1; None where the length of an epoch is not known."""
+        if not self.steps_per_epoch or step <= self.initial_step:
+            return None
+        return (self._done(step) - 1) % self.steps_per_epoch + 1
+
+    def secs_left(self, step: int, window: Window) -> float | None:
+        """Returns steps that are left * seconds of a step in a window; None where one of them is not known."""
+        step_time = window.step_time
+        if step_time is None or not self.epochs or not self.steps_per_epoch:
+            return None
+        return max(0, self.epochs * self.steps_per_epoch - self._done(step)) * step_time
+
+    def _done(self, step: int) -> int:
+        """Returns how many of the steps that `epochs` counts are done."""
+        return step - self.initial_step + (self.steps_before or 0)
+
+
+class _Rates:
+    """The formulas of a number of steps: sums over sums, never means of rates. None where a part is not known."""
+
+    __slots__ = ()
+    timed_steps: int
+    secs: float | None
+    data_secs: float | None
+    samples: int | None
+    tokens: int | None
+
+    @property
+    def step_time(self) -> float | None:
+        """Seconds of one step, waiting for data included: `secs / timed_steps`."""
+        return self.secs / self.timed_steps if self.secs is not None and self.timed_steps else None
+
+    @property
+    def data_time(self) -> float | None:
+        """Seconds of one step in which it waited for data: `data_secs / timed_steps`."""
+        return self.data_secs / self.timed_steps if self.data_secs is not None and self.timed_steps else None
+
+    @property
+    def samples_per_second(self) -> float | None:
+        """Samples per second over all cards: `samples / secs`."""
+        return rate(self.samples, self.secs)
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Tokens per second over all cards: `tokens / secs`."""
+        return rate(self.tokens, self.secs)
+
+
+class StepFacts(msgspec.Struct, _Rates, kw_only=True):
     """What one call of a training says. In data sink mode a call stands for several steps.
 
     Attributes:
@@ -75,8 +145,8 @@ class StepFacts(msgspec.Struct, kw_only=True):
         steps: How many steps the call stands for.
         epoch: From 1.
         loss: Of the last step; None when the outputs hold none.
-        grad_norm: Norm of all gradients.
-        loss_scale: Of mixed precision.
+        grad_norm: Norm of all gradients; None for a step that overflowed, whose norm says nothing.
+        loss_scale: Of mixed precision, as the step used it.
         learning_rate: As the outputs give it.
         overflow: Whether the step was skipped, because its gradients overflowed.
         samples: Samples of the call over all cards.
@@ -101,8 +171,13 @@ class StepFacts(msgspec.Struct, kw_only=True):
     data_secs: float | None = None
     is_first: bool = False
 
+    @property
+    def timed_steps(self) -> int:  # type: ignore[override]
+        """The steps that `secs` is about: all of them, or none."""
+        return 0 if self.secs is None else self.steps
 
-class Window(msgspec.Struct, kw_only=True):
+
+class Window(msgspec.Struct, _Rates, kw_only=True):
     """The steps since the last sample.
 
     Attributes:
@@ -133,13 +208,16 @@ class Window(msgspec.Struct, kw_only=True):
         self.steps += facts.steps
         if facts.overflow is not None:
             self.overflows = (self.overflows or 0) + (1 if facts.overflow else 0)
-        if facts.secs is None:
-            return
-        self.timed_steps += facts.steps
-        self.secs += facts.secs
-        if facts.data_secs is not None:
-            self.data_secs = (self.data_secs or 0.0) + facts.data_secs
-        if facts.samples is not None:
-            self.samples = (self.samples or 0) + facts.samples
-        if facts.tokens is not None:
-            self.tokens = (self.tokens or 0) + facts.tokens
+        if facts.secs is not None:
+            self.time(facts.steps, facts.secs, facts.data_secs, facts.samples, facts.tokens)
+
+    def time(self, steps: int, secs: float, data_secs: float | None, samples: int | None, tokens: int | None) -> None:
+        """Takes what was measured of one more call that was timed."""
+        self.timed_steps += steps
+        self.secs += secs
+        if data_secs is not None:
+            self.data_secs = (self.data_secs or 0.0) + data_secs
+        if samples is not None:
+            self.samples = (self.samples or 0) + samples
+        if tokens is not None:
+            self.tokens = (self.tokens or 0) + tokens

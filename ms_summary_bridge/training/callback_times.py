@@ -1,41 +1,62 @@
 """How much time other callbacks take, by timing their hooks from outside.
 
-MindSpore calls the hooks of all callbacks one after the other and tells nobody how long each took, so the monitor puts
-a timer around them, on each object, and takes it off at the end of the training.
+MindSpore calls the hooks of all callbacks one after the other and tells nobody how long each took, so a timer is put
+around them, on each object, and taken off at the end of the training.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from ms_summary_bridge.monitor.steps.breakdown import Breakdown
-from ms_summary_bridge.monitor.watchdog.heartbeat import Heartbeat, number_of
+from ms_summary_bridge.training.phases import PHASES, number_of
+from ms_summary_bridge.training.step_clock import NOT_TRAINING, StepClock
 
-__all__ = ["CallbackTimes"]
+__all__ = ["CallbackTimes", "Phases"]
 
 _HOOKS: Final = ("on_train_epoch_begin", "on_train_step_begin", "on_train_step_end", "on_train_epoch_end")
 _SAVERS: Final = ("ModelCheckpoint", "CheckpointMonitor", "SaveBestCheckpoint")
+
+
+class Phases(Protocol):
+    """Where it is said what a training is doing: a `Heartbeat`."""
+
+    places: list[float] | memoryview[float]
+    """At the number of each phase: when it last began."""
+    phase: int
+    """Number of the phase that runs."""
+
+
+class _Nobody:
+    """Is told in the place of a heartbeat."""
+
+    def __init__(self) -> None:
+        self.places: list[float] | memoryview[float] = [0.0] * len(PHASES)
+        self.phase = 0
 
 
 class CallbackTimes:
     """Times the hooks of callbacks while a training runs.
 
     Args:
-        breakdown: Is told of their time.
-        heartbeat: Is told which kind of them runs.
+        step_clock: Is told of their time.
+        heartbeat: Is told which kind of them runs. Without it only those are timed that belong to no step: who saves
+            or evaluates.
     """
 
-    def __init__(self, breakdown: Breakdown, heartbeat: Heartbeat) -> None:
-        self._breakdown = breakdown
-        self._heartbeat = heartbeat
+    def __init__(self, step_clock: StepClock, heartbeat: Phases | None) -> None:
+        self._step_clock = step_clock
+        self._is_for_all = heartbeat is not None
+        self._heartbeat = heartbeat or _Nobody()
         self._timed: list[tuple[Any, str]] = []
 
     def begin(self, callbacks: Iterable[Any]) -> None:
         """Puts a timer around each hook; one that cannot be timed stays as it is."""
         for callback in callbacks:
             kind = _kind_of(callback)
+            if not self._is_for_all and kind not in NOT_TRAINING:
+                continue
             for name in _HOOKS:
                 hook = getattr(callback, name, None)
                 if hook is None or name in getattr(callback, "__dict__", {}):  # timed or replaced by somebody already
@@ -49,20 +70,20 @@ class CallbackTimes:
     def _timer(self, hook: Callable[[Any], Any], kind: str, reads_loss: bool) -> Callable[[Any], Any]:
         # One that reads the loss waits for the device: it is the step that does not return.
         phase = number_of("compute" if reads_loss else kind)
-        breakdown, heartbeat, places = self._breakdown, self._heartbeat, self._heartbeat.places
-        clock, note = breakdown.clock, breakdown.note
+        step_clock, heartbeat, places = self._step_clock, self._heartbeat, self._heartbeat.places
+        clock, note = step_clock.clock, step_clock.note
 
         def timed(run_context: Any) -> Any:
-            # What `Heartbeat.turn` and `Breakdown.spending` do, without a call: this stands around each hook.
-            began, spent, outer = clock(), breakdown.spent_ever, heartbeat.phase
+            # What `Heartbeat.turn` and `StepClock.spending` do, without a call: this stands around each hook.
+            began, spent, outer = clock(), step_clock.spent_ever, heartbeat.phase
             places[phase], heartbeat.phase = began, phase
             try:
                 return hook(run_context)
             finally:
                 now = clock()
                 places[outer], heartbeat.phase = now, outer
-                secs = now - began - (breakdown.spent_ever - spent)
-                breakdown.spent_ever += secs
+                secs = now - began - (step_clock.spent_ever - spent)
+                step_clock.spent_ever += secs
                 note((kind, secs, None))
 
         return timed

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ms_summary_bridge.monitor.model.config import MonitorConfig
-from ms_summary_bridge.monitor.model.facts import TrainingFacts
-from ms_summary_bridge.training.measures import batch_size
+from ms_summary_bridge.training.facts import TrainingFacts
 
-__all__ = ["TrainingParameters", "complete_facts", "read_facts", "seq_length_of_model"]
+__all__ = [
+    "TrainingParameters",
+    "batch_size",
+    "cards_with_own_data",
+    "complete_facts",
+    "read_facts",
+    "seq_length_of_model",
+    "steps_of_first_call",
+]
 
 _INNER_NETWORKS: Final = ("network", "_network", "_backbone", "backbone", "model")
 _DEPTH: Final = 4
@@ -41,6 +48,11 @@ class TrainingParameters:
         except KeyError:
             return default
 
+    def keep(self, name: str, value: object) -> None:
+        """Leaves something of ours among MindSpore's parameters, where they can take it."""
+        if isinstance(self._given, dict):
+            self._given[name] = value
+
     def number(self, name: str, default: int = 0) -> int:
         """Returns a parameter that is a whole number."""
         value = self.get(name)
@@ -56,56 +68,95 @@ class TrainingParameters:
         return list(getattr(callbacks, "_callbacks", callbacks))
 
 
-def read_facts(parameters: TrainingParameters, config: MonitorConfig, options: Mapping[str, Any]) -> TrainingFacts:
+def read_facts(parameters: TrainingParameters, told: Mapping[str, Any]) -> TrainingFacts:
     """Returns what is known when a training begins.
 
     Args:
         parameters: Of the callback.
-        config: The configuration.
-        options: What a framework around MindSpore says, by the names of MonitorConfig (and `epochs`,
-            `steps_per_epoch`); it goes before the configuration.
+        told: What a configuration, or a framework around MindSpore, says: `global_batch_size`, `seq_length`,
+            `initial_step`, `micro_batch_num`, `micro_batch_interleave_num`, `gradient_accumulation_steps`,
+            `calculate_per_token_loss`, `epochs`, `steps_per_epoch`; None and what is missing is looked for.
     """
-
-    def known(name: str) -> Any:
-        value = options.get(name)
-        return getattr(config, name) if value is None else value
-
     # MindFormers returns the sum over these; one per token still is a sum over interleaved ones (measured on 1.9.0).
     summed = ["micro_batch_interleave_num"]
-    if not known("calculate_per_token_loss"):
+    if not told.get("calculate_per_token_loss"):
         summed += ["micro_batch_num", "gradient_accumulation_steps"]
-    initial_step = int(known("initial_step") or 0)
+    initial_step = int(told.get("initial_step") or 0)
     return TrainingFacts(
-        epochs=options.get("epochs") or parameters.number("epoch_num") or None,
-        steps_per_epoch=options.get("steps_per_epoch") or _steps_per_epoch(parameters),
-        samples_per_step=known("global_batch_size"),
-        seq_length=known("seq_length") or seq_length_of_model(parameters),
+        epochs=told.get("epochs") or parameters.number("epoch_num") or None,
+        steps_per_epoch=told.get("steps_per_epoch") or _steps_per_epoch(parameters),
+        samples_per_step=told.get("global_batch_size"),
+        gradient_accumulation_steps=max(1, int(told.get("gradient_accumulation_steps") or 1)),
+        seq_length=told.get("seq_length") or seq_length_of_model(parameters),
         initial_step=initial_step,
-        steps_before=initial_step if options.get("epochs") else None,
-        loss_divisor=math.prod(max(1, int(known(name) or 1)) for name in summed),
-        flops_per_token=config.flops_per_token,
-        model_flops=config.model_flops,
-        peak_flops=config.peak_flops,
+        steps_before=initial_step if told.get("epochs") else None,
+        loss_divisor=math.prod(max(1, int(told.get(name) or 1)) for name in summed),
     )
 
 
-def complete_facts(facts: TrainingFacts, parameters: TrainingParameters, config: MonitorConfig) -> None:
+def complete_facts(facts: TrainingFacts, parameters: TrainingParameters) -> None:
     """Fills in what only the first batch can tell."""
     if facts.steps_before is None:
         facts.steps_before = 0
         _count_earlier_epochs(facts, parameters)
     element = parameters.get("train_dataset_element")
     if facts.samples_per_step is None:
-        size = batch_size(parameters)
-        if size is not None:
-            is_parallel = parameters.get("parallel_mode") == "data_parallel"
-            cards = max(1, parameters.number("device_number", 1)) if is_parallel else 1
-            facts.samples_per_step = size * cards * max(1, config.gradient_accumulation_steps)
+        size, cards = batch_size(parameters), cards_with_own_data(parameters)
+        if size is not None and cards is not None:
+            facts.samples_per_step = size * cards * facts.gradient_accumulation_steps
     if facts.seq_length is None:
         first = element[0] if isinstance(element, (list, tuple)) and element else element
         shape: Any = getattr(first, "shape", ())
         if len(shape) == 2 and "int" in str(getattr(first, "dtype", "")).lower():  # token ids: [batch, sequence]
             facts.seq_length = int(shape[1])
+
+
+def batch_size(parameters: TrainingParameters) -> int | None:
+    """Returns the samples of one batch of one card: from the data set, else from the first input's first axis."""
+    dataset = parameters.get("train_dataset")
+    with contextlib.suppress(Exception):  # a data set of the user's own may raise anything
+        size = int(dataset.get_batch_size())
+        if size > 0:
+            return size
+    element = parameters.get("train_dataset_element")
+    first = element[0] if isinstance(element, (list, tuple)) and element else element
+    shape = getattr(first, "shape", None)
+    return int(shape[0]) if shape else None
+
+
+def cards_with_own_data(parameters: TrainingParameters) -> int | None:
+    """Returns how many cards are given different samples of one step; None where nobody can know.
+
+    Stand-alone is one; data parallel is all. In (semi-)automatic parallel each card is given the whole batch
+    (`full_batch`), or its part of it: by default one part for each card of a pipeline stage, else as the first axis of
+    the first input is cut.
+
+    Source: MindSpore 2.10, `mindspore/parallel/_utils.py`, `_to_full_shapes` and who calls it.
+    """
+    mode, cards = str(parameters.get("parallel_mode") or "stand_alone"), max(1, parameters.number("device_number", 1))
+    if mode == "stand_alone" or cards == 1:
+        return 1
+    if mode == "data_parallel":
+        return cards
+    mindspore = sys.modules.get("mindspore")
+    if mode not in ("semi_auto_parallel", "auto_parallel") or mindspore is None:
+        return None
+    with contextlib.suppress(Exception):  # a context of another version
+        strategy = mindspore.get_auto_parallel_context("dataset_strategy")
+        if strategy == "full_batch":
+            return 1
+        if strategy == "data_parallel":
+            return max(1, cards // int(mindspore.get_auto_parallel_context("pipeline_stages")))
+        return int(strategy[0][0])
+    return None
+
+
+def steps_of_first_call(parameters: TrainingParameters) -> int:
+    """Returns how many steps the first call of the training network stands for: those of a sink, else one."""
+    if not parameters.get("dataset_sink_mode"):
+        return 1
+    sink_size = parameters.number("sink_size", -1)
+    return sink_size if sink_size > 0 else max(1, parameters.number("batch_num", 1))
 
 
 def _steps_per_epoch(parameters: TrainingParameters) -> int | None:

@@ -1,0 +1,38 @@
+"""What is known of a training when it begins: from a framework around MindSpore, from the configuration, or found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ms_summary_bridge.monitor.model.config import MonitorConfig
+from ms_summary_bridge.training.facts import TrainingFacts
+from ms_summary_bridge.training.parameters import TrainingParameters, read_facts
+
+__all__ = ["known_facts"]
+
+_TOLD: Final = (
+    "global_batch_size",
+    "seq_length",
+    "initial_step",
+    "micro_batch_num",
+    "micro_batch_interleave_num",
+    "gradient_accumulation_steps",
+    "calculate_per_token_loss",
+)
+
+
+def known_facts(parameters: TrainingParameters, config: MonitorConfig, options: Mapping[str, Any]) -> TrainingFacts:
+    """Returns the facts of a training that begins.
+
+    Args:
+        parameters: Of the callback.
+        config: The configuration.
+        options: What a framework around MindSpore says, by the names of MonitorConfig (and `epochs`,
+            `steps_per_epoch`); it goes before the configuration.
+    """
+    told = {name: getattr(config, name) if options.get(name) is None else options[name] for name in _TOLD}
+    facts = read_facts(parameters, {**options, **told})
+    facts.flops_per_token, facts.model_flops = config.flops_per_token, config.model_flops
+    facts.peak_flops = config.peak_flops
+    return facts
