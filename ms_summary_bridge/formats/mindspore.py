@@ -340,7 +340,7 @@ def _with_origins(event: Event, content: Summary, parts: list[bytes]) -> tuple[l
         if tagged.original is None or tagged.original == part:  # images are encoded alike
             out.append(part)
         elif isinstance(tagged.value, Scalar):
-            out.append(part + encode_scalar_origin(tagged.original, tagged.tag, part[-4:]))
+            out.append(part + encode_scalar_origin(tagged.original, part))
         else:
             return parts, event
     return out, None

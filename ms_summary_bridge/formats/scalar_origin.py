@@ -25,16 +25,16 @@ _KEY: Final = wire.varint(ORIGIN_KEY)
 _TAG: Final = b"\x0a"
 
 
-def encode_scalar_origin(original: bytes, tag: str, bits: bytes) -> bytes:
+def encode_scalar_origin(original: bytes, message: bytes) -> bytes:
     """Encodes the field, key included.
 
     Args:
         original: The value's message in TensorBoard's log.
-        tag: Its tag.
-        bits: The four bytes of the float that stands for it.
+        message: MindSpore's for it: the tag, and the float at the end.
     """
-    rest = original.removeprefix(wire.length_delimited(_TAG, tag.encode()))
-    return wire.length_delimited(_KEY, crc32c(bits + rest).to_bytes(4, "little") + rest)
+    rest = original.removeprefix(message[:-5])  # both begin with the tag in one field
+    content = crc32c(message[-4:] + rest).to_bytes(4, "little") + rest
+    return _KEY + wire.varint(len(content)) + content
 
 
 def decode_scalar_origin(content: bytes, tag: bytes, bits: bytes) -> bytes | None:
