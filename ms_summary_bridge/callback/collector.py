@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
+from importlib import metadata
 from typing import Any, Final
 
 __all__ = ["Collected", "StockCollector", "has_seam"]
@@ -208,4 +209,17 @@ class StockCollector:
             collect()
         except Exception as error:  # whatever MindSpore raises here must not end the training
             self._failed.add(part)
-            self._warn(f"collect {part}", f"{part} cannot be collected and is left out: {error!r}")
+            cure = _cure_of(error) if part == "dataset_graph" else ""
+            self._warn(f"collect {part}", f"{part} cannot be collected and is left out: {error!r}{cure}")
+
+
+def _cure_of(error: Exception) -> str:
+    """Says what to install where MindSpore up to 2.9 meets a protobuf it was not made for.
+
+    There it assigns to an item of what it takes for a map, which is a list (measured on 2.7, 2.8 and 2.9 with protobuf
+    7.36, the one that pip takes for them).
+    """
+    version = metadata.version("protobuf")
+    if isinstance(error, TypeError) and int(version.split(".")[0]) > 3:
+        return f"; this MindSpore needs protobuf 3.20.3, and {version} is installed: pip install 'protobuf==3.20.3'"
+    return ""
