@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 
 import psutil
@@ -127,9 +126,7 @@ def test_a_part_that_raises_is_left_out_with_one_warning(scenarios: Scenarios) -
     assert series(summaries(directory), "loss/auto").steps == [1, 2, 3, 4]
     assert_equal(directory)
     said = scenarios.log("broken_parts")
-    (line,) = [line for line in said if "dataset_graph cannot be collected" in line]
-    is_old = version("protobuf").startswith("3.")
-    assert ("pip install 'protobuf==3.20.3'" in line) == (not is_old), "the fault is one of MindSpore up to 2.9"
+    assert sum("dataset_graph cannot be collected" in line for line in said) == 1
     assert sum("a fault of ours" in line for line in said) == 4, "once for each hook"
 
 
