@@ -1,7 +1,7 @@
 """The plugin's loader: gives TensorBoard the mirror of its logdir, before it reads anything, and our dashboard.
 
 TensorBoard calls its loaders without a net, so each call here ends in a warning at worst. The calls come in this order
-(TensorBoard 2.20 and 2.21): `define_flags`, `fix_flags` before a reader starts, `load` after it has started and before
+(TensorBoard 2.17 to 2.21): `define_flags`, `fix_flags` before a reader starts, `load` after it has started and before
 the server answers.
 """
 
