@@ -26,22 +26,25 @@ def read_readme() -> str:
 
 
 # What the converter half needs. MindSpore up to 2.9 wants protobuf 3.20.3, 2.10 wants 7.34 and later, so there is no
-# upper bound: formats/protos.py works with all of them.
+# upper bound: formats/protos.py works with all of them. Each lower bound is the version in
+# tools/environments/lowest.txt, where tools/matrix runs the tests; with the one before, some of them fail or it has not
+# been tried.
 CORE = [
-    "numpy>=1.23",
+    "numpy>=1.25.0",  # before, the sum of two NaN depends on where they lie in memory
     "protobuf>=3.20.3",
     "crc32c>=2.3",
-    "tensorboardX>=2.6.2",
-    "pillow>=9.1",
+    "tensorboardX>=2.6.2.2",
+    "pillow>=10.1.0",  # has_transparency_data
     "pyyaml>=6.0",
-    "msgspec>=0.18.6",
-    "typer>=0.12",
-    "rich>=13.0",
-    "psutil>=5.9",
+    "msgspec>=0.21.0",  # its errors are ValueErrors
+    "typer>=0.18.0",  # before, a missing argument is a TypeError with click 8.5
+    "rich>=13.8.0",  # on_broken_pipe
+    "psutil>=5.9.0",
     "fsspec>=2023.1.0",
 ]
 
-TENSORBOARD = ["tensorboard>=2.20"]
+# 2.16 needs NumPy 1, and answers the HParams page with an error where protobuf is 5 or newer.
+TENSORBOARD = ["tensorboard>=2.17"]
 # pyarrow 26 refuses numpy 1, which MindSpore needs, and does not say so in its requirements.
 PARQUET = ["pyarrow>=14.0,<26"]
 DASK = ["distributed>=2023.5.0"]

@@ -17,7 +17,17 @@ from hypothesis import strategies as st
 
 import strategies
 from ms_summary_bridge.errors import EventDecodeError
-from ms_summary_bridge.events import Decoder, Encoded, Encoder, Event, FileVersion, SessionLog, Summary, TaggedValue
+from ms_summary_bridge.events import (
+    Decoder,
+    Encoded,
+    Encoder,
+    Event,
+    FileVersion,
+    Loss,
+    SessionLog,
+    Summary,
+    TaggedValue,
+)
 from ms_summary_bridge.files.records import Record, RecordDecoder
 from ms_summary_bridge.formats.mindspore import MindSporeEncoder
 from ms_summary_bridge.formats.tensorboard import TensorBoardEncoder
@@ -266,16 +276,36 @@ class CodecContract:
         self.check_foreign(data.draw(strategies.damaged(messages)))
 
     @pytest.mark.parametrize("wall_time", [math.nan, math.inf, -math.inf])
-    def test_a_time_that_is_no_time_is_an_error(self, wall_time: float) -> None:
+    def test_an_event_without_a_finite_time_is_carried_and_never_shown(self, wall_time: float) -> None:
         decoder = type(self).Decoder()
         decoder.decode(scalar_event(type(self).float_key, b"loss", bytes(4)))
-        for payload in (
-            scalar_event(type(self).float_key, b"loss", bytes(4), wall_time),
-            b"\x09" + struct.pack("<d", wall_time) + b"\x1a\x01x",
+        reason = f"its wall_time is {wall_time}, for which a viewer would leave out other points"
+        payload = scalar_event(type(self).float_key, b"loss", bytes(4), wall_time)
+        event = decoder.decode(payload)
+        assert isinstance(event.content, Summary)
+        (tagged,) = event.content.values
+        assert (event.wall_time, event.step, tagged.tag) == (0.0, decoder.decode(payload).step, "loss")
+        assert (tagged.value.kind, tagged.value.reason) == ("untimed scalar", reason)  # type: ignore[union-attr]
+        assert tagged.value.payload in payload  # type: ignore[union-attr]
+        other = MindSporeEncoder() if type(self).Encoder is TensorBoardEncoder else TensorBoardEncoder()
+        assert type(self).Encoder().encode(event) == Encoded(payload)
+        assert other.encode(event) == Encoded(None, (Loss("untimed scalar", "loss", reason),), event)
+
+        head = b"\x09" + struct.pack("<d", wall_time)
+        version = decoder.decode(head + b"\x1a\x01x")
+        assert version == Event(0.0, 0, FileVersion("x"), event.format, head + b"\x1a\x01x")
+        for rest, kind in (
+            (b"\x22\x00", "untimed graph"),
+            (b"\x2a\x00", "untimed event"),
+            (b"", "untimed empty event"),
         ):
-            with pytest.raises(EventDecodeError, match=f"wall_time is {wall_time}") as caught:
-                decoder.decode(payload)
-            assert caught.value.exit_code == 3
+            whole = decoder.decode(head + rest)
+            assert whole.content == Opaque(kind, head + rest, reason)
+            assert type(self).Encoder().encode(whole) == Encoded(head + rest)
+            assert other.encode(whole) == Encoded(None, (Loss(kind, "", reason),), whole)
+        # One summary that a version replaced, and another one behind that.
+        value = payload[payload.index(b"\x2a") :]
+        assert type(self).Encoder().encode(decoder.decode(head + value + b"\x1a\x01x" + value)).losses == ()
 
     def test_a_tag_that_is_not_utf_8_is_kept(self) -> None:
         payload = scalar_event(type(self).float_key, b"bad\xff\xfe", b"abcd")

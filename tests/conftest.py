@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,6 +26,9 @@ from tools.tensorboard_api import TensorBoardClient, running_tensorboard, stop_p
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
+
+# `nohup ./tools/test &` and some runners start this with SIGINT ignored, which every process of a test would inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent

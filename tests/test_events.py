@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 import strategies
 from ms_summary_bridge.events import (
@@ -42,6 +42,7 @@ def test_no_field_can_be_set(part: Any) -> None:
 
 
 @given(strategies.events())
+@settings(max_examples=settings().max_examples // 5)  # to draw one takes long
 def test_an_event_is_equal_to_one_of_the_same_parts(event: Event) -> None:
     again = Event(event.wall_time, event.step, event.content, event.format, event.original)
     assert again == event
@@ -56,6 +57,7 @@ def test_the_original_and_the_derived_mark_count_in_a_comparison() -> None:
 
 
 @given(strategies.events())
+@settings(max_examples=settings().max_examples // 5)
 def test_points_are_the_values_in_their_order(event: Event) -> None:
     points = list(iter_points(event))
     values = event.content.values if isinstance(event.content, Summary) else ()

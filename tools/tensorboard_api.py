@@ -121,12 +121,12 @@ def stop_process(process: subprocess.Popen[bytes], *, grace_secs: float = 5.0) -
 
 @contextlib.contextmanager
 def running_tensorboard(
-    logdir: Path, log_path: Path, *, load_fast: bool = True, options: tuple[str, ...] = ()
+    logdir: Path | None, log_path: Path, *, load_fast: bool = True, options: tuple[str, ...] = ()
 ) -> Iterator[TensorBoardClient]:
     """Runs TensorBoard on a free port of the loopback interface.
 
     Args:
-        logdir: What it is to show.
+        logdir: What it is to show; None where the options say it.
         log_path: Where its own output goes.
         load_fast: Chooses the loader in Rust, or the one in Python.
         options: More options for its command line.
@@ -137,7 +137,7 @@ def running_tensorboard(
     Raises:
         TensorBoardError: It did not start.
     """
-    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(logdir)]
+    command = [sys.executable, "-m", "tensorboard.main", *(["--logdir", str(logdir)] if logdir is not None else [])]
     command += ["--host", "127.0.0.1", "--port", "0"]  # 0: the server takes a free one and says which
     command += ["--load_fast", "true" if load_fast else "false", "--reload_interval", "1", *options]
     with log_path.open("w+b") as log:
@@ -163,7 +163,7 @@ def _wait_for_address(process: subprocess.Popen[bytes], log: IO[bytes], *, timeo
     while True:
         has_ended = process.poll() is not None  # asked first, so that the last words are not missed
         text = os.pread(log.fileno(), 1 << 20, 0).decode(errors="replace")  # leaves alone the place both write at
-        if match := re.search(r" at (http://127\.0\.0\.1:\d+)/", text):
+        if match := re.search(r" at (http://127\.0\.0\.1:\d+\S*)/ ", text):
             return match[1]
         if has_ended or time.monotonic() >= deadline:
             raise TensorBoardError(f"TensorBoard did not start:\n{text[-4000:]}")

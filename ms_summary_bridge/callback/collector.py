@@ -10,9 +10,11 @@ in MindSpore 2.0 to 2.10; `has_seam` says whether they are there.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 from collections.abc import Callable
+from importlib import metadata
 from typing import Any, Final
 
 __all__ = ["Collected", "StockCollector", "has_seam"]
@@ -208,4 +210,20 @@ class StockCollector:
             collect()
         except Exception as error:  # whatever MindSpore raises here must not end the training
             self._failed.add(part)
-            self._warn(f"collect {part}", f"{part} cannot be collected and is left out: {error!r}")
+            self._warn(f"collect {part}", f"{part} cannot be collected and is left out: {error!r}{_cure_of(error)}")
+
+
+def _cure_of(error: Exception) -> str:
+    """Says what to install where MindSpore up to 2.9 meets a protobuf it was not made for.
+
+    It assigns to an item of what it takes for a map, and gets a TypeError: at the data set's graph, and at the user's
+    own lineage (measured on 2.7, 2.8 and 2.9 with protobuf 7.36, the one that pip takes for them).
+    """
+    import mindspore
+
+    with contextlib.suppress(ValueError, metadata.PackageNotFoundError):  # a version that is not one
+        version = metadata.version("protobuf")
+        is_old = tuple(map(int, mindspore.__version__.split(".")[:2])) < (2, 10)
+        if is_old and isinstance(error, TypeError) and int(version.split(".")[0]) > 3:
+            return f"; this MindSpore needs protobuf 3.20.3, and {version} is installed: pip install 'protobuf==3.20.3'"
+    return ""

@@ -50,6 +50,8 @@ def view(
     Example: ms-summary-bridge view ./summary_dir
     """
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    if before[signal.SIGHUP] == signal.SIG_IGN:  # `nohup`: it goes on when the terminal is closed
+        del before[signal.SIGHUP]
 
     def end(number: int, frame: FrameType | None) -> None:
         for each, handler in before.items():  # a second one ends it at once; its children end all the same

@@ -11,10 +11,9 @@ import json
 from typing import Any, Final
 
 import msgspec
-from google.protobuf.message import DecodeError
 
 from ms_summary_bridge.errors import InvalidValueError
-from ms_summary_bridge.formats.protos import ms_pb
+from ms_summary_bridge.formats.protos import PARSE_ERRORS, ms_pb
 
 __all__ = ["Operation", "Stage", "read_pipeline"]
 
@@ -55,7 +54,7 @@ def read_pipeline(payload: bytes) -> list[Stage]:
     try:
         graph = ms_pb.LineageEvent.FromString(payload).dataset_graph
         return _read_chain(graph) if graph.ByteSize() else []
-    except (DecodeError, RecursionError, ValueError) as error:  # a key that is not UTF-8 is found when it is looked at
+    except PARSE_ERRORS as error:
         raise InvalidValueError(f"the data set graph cannot be read: {error}") from error
 
 

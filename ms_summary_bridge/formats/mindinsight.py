@@ -24,11 +24,15 @@ from ms_summary_bridge.values import Histogram, Image, Opaque, Tensor
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    from PIL import Image as PillowImage
 
-__all__ = ["MAX_BUCKETS", "MAX_TENSOR_ELEMENTS", "fit_histogram", "fit_value"]
+__all__ = ["MAX_BUCKETS", "MAX_PIXELS", "MAX_TENSOR_ELEMENTS", "fit_histogram", "fit_value"]
 
 MAX_BUCKETS: Final = 90
 MAX_TENSOR_ELEMENTS: Final = 10_000_000
+MAX_PIXELS: Final = 100_000_000
+"""Pixels of the largest image that is encoded again as PNG, which takes pillow up to 0.8 GB (measured on 13.0)."""
+_LIMIT: Final = f"an image of more than {MAX_PIXELS:,} is not encoded again as PNG"
 _CHANNELS: Final = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4}
 _AS_TENSORS: Final = ("pr_curves", "mesh")
 _READABLE: Final = ("JPEG", "GIF", "BMP", "WEBP", "TIFF", "ICO", "PPM")
@@ -211,18 +215,28 @@ def _as_png(encoded: bytes) -> tuple[Image, str]:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # Pillow's warnings are about files that are not as they should be
+            warnings.simplefilter("ignore")  # of a large or an untidy file, which is drawn all the same
             with PillowImage.open(io.BytesIO(encoded), formats=_READABLE) as picture:
-                frames = getattr(picture, "n_frames", 1)
-                mode = picture.mode if picture.mode in _CHANNELS else "RGBA" if picture.has_transparency_data else "RGB"
-                output = io.BytesIO()
-                picture.convert(mode).save(output, format="PNG")
-                loss = f"{picture.format} encoded again as PNG" + (
-                    f", {frames - 1} frames left out" if frames > 1 else ""
-                )
-                return Image(picture.height, picture.width, _CHANNELS[mode], (output.getvalue(),)), loss
-    except (*_PILLOW_ERRORS, PillowImage.DecompressionBombError, Warning) as error:
+                return _draw_as_png(picture)
+    except InvalidValueError:
+        raise
+    except PillowImage.DecompressionBombError as error:  # at twice this number, when it has read the head
+        least = 2 * (PillowImage.MAX_IMAGE_PIXELS or 0)
+        raise InvalidValueError(f"more than {least:,} pixels, and {_LIMIT}") from error
+    except _PILLOW_ERRORS as error:
         raise InvalidValueError(f"not an image that can be read ({len(encoded)} bytes)") from error
+
+
+def _draw_as_png(picture: PillowImage.Image) -> tuple[Image, str]:
+    width, height = picture.size
+    if width * height > MAX_PIXELS:
+        raise InvalidValueError(f"{width} x {height} are {width * height:,} pixels, and {_LIMIT}")
+    frames = getattr(picture, "n_frames", 1)
+    mode = picture.mode if picture.mode in _CHANNELS else "RGBA" if picture.has_transparency_data else "RGB"
+    output = io.BytesIO()
+    (picture if mode == picture.mode else picture.convert(mode)).save(output, format="PNG")
+    loss = f"{picture.format} encoded again as PNG" + (f", {frames - 1} frames left out" if frames > 1 else "")
+    return Image(height, width, _CHANNELS[mode], (output.getvalue(),)), loss
 
 
 # ---------------------------------------------------------------- tensors

@@ -20,9 +20,11 @@ from ms_summary_bridge.formats._histogram import decode_mindspore_histogram, enc
 from ms_summary_bridge.formats.graphs.events import draw_in_mindinsight, is_converted_graph
 from ms_summary_bridge.formats.mindinsight import fit_value
 from ms_summary_bridge.formats.plugin_data import decode_writer, encode_writer
+from ms_summary_bridge.formats.scalar_origin import ORIGIN_KEY, decode_scalar_origin, encode_scalar_origin
 from ms_summary_bridge.formats.scalar_shapes import ScalarShapes
 from ms_summary_bridge.formats.tag_names import TagNames
 from ms_summary_bridge.formats.tensor import decode_mindspore_tensor, encode_mindspore_tensor
+from ms_summary_bridge.formats.untimed import as_untimed
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor
 
 __all__ = ["FILE_VERSION", "FORMAT", "MindSporeDecoder", "MindSporeEncoder", "is_of_lineage_file"]
@@ -62,10 +64,10 @@ class MindSporeDecoder:
         """Decodes one payload.
 
         Graphs, lineage and explanations are carried as `Opaque`, whole. A graph that was drawn from another format's
-        graph is marked as derived.
+        graph is marked as derived. Values of an event without a finite wall_time are carried, too (`untimed`).
 
         Raises:
-            EventDecodeError: The payload is no such message, or its wall_time is missing or not finite.
+            EventDecodeError: The payload is no such message, or its wall_time is missing.
         """
         event = self._shapes.decode(payload)
         if event is None:
@@ -79,7 +81,7 @@ class MindSporeDecoder:
         content: Content | None = None
         writer = ""
         is_exact = True
-        is_derived = False
+        is_derived = is_of_tensorboard = False
         unknown = 0
         for key, a, b in wire.fields(payload, 0, len(payload)):
             if key == _WALL_TIME:
@@ -91,8 +93,9 @@ class MindSporeDecoder:
             elif key == _SUMMARY and not self._is_lineage:
                 is_exact = is_exact and content is None
                 before = content.values if isinstance(content, Summary) else ()
-                content, is_plain = _decode_summary(payload, a, b, before)
+                content, is_plain, is_marked = _decode_summary(payload, a, b, before)
                 is_exact = is_exact and is_plain
+                is_of_tensorboard = is_of_tensorboard or is_marked
             elif key == _VERSION:
                 version = payload[a:b].decode("utf-8", "replace")
                 is_exact = is_exact and content is None and version.encode() == payload[a:b]
@@ -105,40 +108,56 @@ class MindSporeDecoder:
                 is_derived = key == 0x22 and not self._is_lineage and is_converted_graph(payload[a:b])
             else:
                 unknown = key >> 3
-        if wall_time is None or not math.isfinite(wall_time):
-            raise EventDecodeError(f"wall_time is {'missing' if wall_time is None else wall_time}")
+        if wall_time is None:
+            raise EventDecodeError("wall_time is missing")
         if content is None:
             content = Opaque(f"field {unknown}" if unknown else "empty event", payload)
         if writer:
             is_exact = is_exact and isinstance(content, FileVersion)
             content = FileVersion(content.version, writer) if isinstance(content, FileVersion) else content
+        if not math.isfinite(wall_time):
+            return as_untimed(payload, wall_time, step or 0, content, FORMAT)
         if isinstance(content, Opaque) or (
             is_exact and not unknown and (step is None) == isinstance(content, FileVersion)
         ):
-            return Event(wall_time, step or 0, content, FORMAT, None, is_derived)
+            source = "tensorboard" if is_of_tensorboard else FORMAT
+            return Event(wall_time, step or 0, content, source, None, is_derived)
         return Event(wall_time, step or 0, content, FORMAT, payload)
 
 
-def _decode_summary(payload: bytes, start: int, end: int, before: tuple[TaggedValue, ...]) -> tuple[Summary, bool]:
-    """Decodes a summary; its values stand behind those of an earlier one in the same event, as protobuf merges them."""
+def _decode_summary(
+    payload: bytes, start: int, end: int, before: tuple[TaggedValue, ...]
+) -> tuple[Summary, bool, bool]:
+    """Decodes a summary; its values stand behind those of an earlier one in the same event, as protobuf merges them.
+
+    Returns:
+        The summary, whether it encodes to an equal message, and whether originals in it are of TensorBoard's format.
+    """
     values = list(before)
-    is_exact = True
+    is_exact, is_of_tensorboard = True, False
     for key, a, b in wire.fields(payload, start, end):
         if key == 0x0A:
-            values.append(_decode_value(payload, a, b))
+            value, is_marked = _decode_value(payload, a, b)
+            values.append(value)
+            is_of_tensorboard = is_of_tensorboard or is_marked
         else:
             is_exact = False
-    return Summary(tuple(values)), is_exact
+    return Summary(tuple(values)), is_exact, is_of_tensorboard
 
 
-def _decode_value(payload: bytes, start: int, end: int) -> TaggedValue:
+def _decode_value(payload: bytes, start: int, end: int) -> tuple[TaggedValue, bool]:
+    """Returns the value, and whether its original is of TensorBoard's format."""
     tag: bytes | None = None
+    origin: bytes | None = None
     value: Scalar | Histogram | Image | Tensor | Opaque | None = None
     is_exact = True
     for key, a, b in wire.fields(payload, start, end):
         if key == 0x0A:
             is_exact = is_exact and tag is None
             tag = payload[a:b]
+            continue
+        if key == ORIGIN_KEY and origin is None and isinstance(value, Scalar):
+            origin = payload[a:b]
             continue
         is_exact = is_exact and value is None
         if key == 0x1D:
@@ -160,9 +179,14 @@ def _decode_value(payload: bytes, start: int, end: int) -> TaggedValue:
         text = (tag or b"").decode("utf-8")
     except UnicodeDecodeError:
         text, is_exact = (tag or b"").decode("utf-8", "surrogateescape"), False
+    if origin is not None and isinstance(value, Scalar):
+        original = decode_scalar_origin(origin, tag or b"", value.bits) if is_exact else None
+        if original is not None:
+            return TaggedValue(text, value, False, original), True
+        value = Opaque("scalar", payload[start:end], "what it says of its source does not fit")
     if is_exact or isinstance(value, Opaque):
-        return TaggedValue(text, value)
-    return TaggedValue(text, value, False, payload[start:end])
+        return TaggedValue(text, value), False
+    return TaggedValue(text, value, False, payload[start:end]), False
 
 
 def _decode_image(payload: bytes, start: int, end: int) -> tuple[Image, bool]:
@@ -229,27 +253,34 @@ class MindSporeEncoder:
         if isinstance(content, SessionLog):  # restarts are told by the order of files here
             return Encoded(None, (), event)
         if not isinstance(content, Summary):
+            if content.reason:
+                return Encoded(None, (Loss(content.kind, "", content.reason),), event)
             if content.kind in ("graph", "meta_graph") and event.format == "tensorboard":
                 return self._encode_graph(event, content, head)
             return Encoded(None, (Loss(content.kind, "", f"MindSpore summaries have no {content.kind}"),), event)
         parts: list[bytes] = []
         losses: list[Loss] = []
         self.written = []
+        has_original = False
         for tagged in content.values:
             if tagged.derived:
                 continue
+            has_original = has_original or tagged.original is not None
             messages, loss = self._encode_value(tagged, event.format)
             if loss:
                 losses.append(Loss(tagged.value.kind, tagged.tag, loss))
-            parts += [wire.length_delimited(b"\x0a", message) for message in messages]
-        if event.original is not None:
+            parts += messages
+        if event.original is not None and (parts or not content.values):
             losses.append(Loss("event", "", "holds fields that are not known to this version"))
         # A tensor is not shown as one by TensorBoard, so the one it came from is kept, too.
         is_kept = losses or (event.format != FORMAT and any(isinstance(t.value, Tensor) for t in content.values))
         archive = event if is_kept else None
+        if archive is None and has_original and self._fits and event.format not in (FORMAT, ""):
+            parts, archive = _with_origins(event, content, parts)
         if content.values and not parts:
             return Encoded(None, tuple(losses), archive)
-        summary = wire.length_delimited(b"\x2a", b"".join(parts))
+        body = b"".join([wire.length_delimited(b"\x0a", part) for part in parts])
+        summary = wire.length_delimited(b"\x2a", body)
         return Encoded(head + b"\x10" + wire.varint(event.step) + summary, tuple(losses), archive)
 
     def _encode_graph(self, event: Event, content: Opaque, head: bytes) -> Encoded:
@@ -295,6 +326,24 @@ class MindSporeEncoder:
             return wire.length_delimited(b"\x0a", name.encode("utf-8", "surrogateescape")) + field, loss
         except UnicodeEncodeError:
             raise UnsupportedValueError("the tag holds half a character, which no encoding has") from None
+
+
+def _with_origins(event: Event, content: Summary, parts: list[bytes]) -> tuple[list[bytes], Event | None]:
+    """Adds what it takes to encode each value again as TensorBoard's log did, where that is in another way than ours.
+
+    Returns:
+        The values' messages, and the event if only an archive can do that.
+    """
+    values = [tagged for tagged in content.values if not tagged.derived]
+    out = []
+    for tagged, part in zip(values, parts, strict=True):  # nothing is lost, so each value has its message
+        if tagged.original is None or tagged.original == part:  # images are encoded alike
+            out.append(part)
+        elif isinstance(tagged.value, Scalar):
+            out.append(part + encode_scalar_origin(tagged.original, part))
+        else:
+            return parts, event
+    return out, None
 
 
 def _is_utf8(tag: str) -> bool:

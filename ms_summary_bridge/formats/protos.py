@@ -27,11 +27,18 @@ from typing import Any, Final
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.internal import enum_type_wrapper
+from google.protobuf.message import DecodeError
 
-__all__ = ["DESCRIPTOR_SET", "ProtoPackage", "ms_pb", "tb_pb"]
+__all__ = ["DESCRIPTOR_SET", "PARSE_ERRORS", "ProtoPackage", "ms_pb", "tb_pb"]
 
 DESCRIPTOR_SET: Final = "descriptors.binpb"
 """File beside this module, written by tools/build_protos."""
+
+PARSE_ERRORS: Final = (DecodeError, ValueError, RecursionError, SystemError)
+"""What protobuf raises at bytes that are no such message, and at a text that is not UTF-8 when it is looked at.
+
+SystemError: the implementation in C++, which is the one of 3.20 on Python 3.10.
+"""
 
 _lock = threading.Lock()
 

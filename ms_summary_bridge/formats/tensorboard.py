@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ms_summary_bridge.errors import EventDecodeError, InvalidValueError
+from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.events import (
     Content,
     Encoded,
@@ -55,6 +55,7 @@ from ms_summary_bridge.formats.tensor import (
     statistics_table,
     value_histogram,
 )
+from ms_summary_bridge.formats.untimed import as_untimed
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor, Value
 
 if TYPE_CHECKING:
@@ -87,10 +88,11 @@ class TensorBoardDecoder:
 
         Graphs, run metadata, log messages and values of plugins other than scalars, histograms and images are
         carried as `Opaque`. A graph that was drawn from another format's graph is marked as derived. A text that
-        carries an event of MindSpore's is decoded as that event.
+        carries an event of MindSpore's is decoded as that event. Values of an event without a finite wall_time are
+        carried, too (`untimed`).
 
         Raises:
-            EventDecodeError: The payload is no such message, or its wall_time is not finite.
+            EventDecodeError: The payload is no such message.
         """
         event = self._shapes.decode(payload)
         if event is None:
@@ -133,18 +135,18 @@ class TensorBoardDecoder:
                     is_derived = key == 0x22 and is_converted_graph(payload[a:b])
                 else:
                     unknown = key >> 3
-        if not math.isfinite(wall_time):
-            raise EventDecodeError(f"wall_time is {wall_time}")
         if content is None:
             content = Opaque(f"field {unknown}" if unknown else "empty event", payload)
-        carried = _carried_event(content)
-        if carried is not None:
-            return Event(wall_time, step, carried, "mindspore")
         if writer is not None:
             if isinstance(content, FileVersion):
                 content = FileVersion(content.version, writer)
             else:
                 is_exact = False
+        if not math.isfinite(wall_time):
+            return as_untimed(payload, wall_time, step, content, FORMAT)
+        carried = _carried_event(content)
+        if carried is not None:
+            return Event(wall_time, step, carried, "mindspore")
         if isinstance(content, Opaque) or (is_exact and not unknown):
             return Event(wall_time, step, content, FORMAT, None, is_derived)
         return Event(wall_time, step, content, FORMAT, payload)
@@ -336,6 +338,8 @@ class TensorBoardEncoder:
             return Encoded(out + encode_writer(content.writer))
         if isinstance(content, SessionLog):
             return Encoded(head + wire.length_delimited(b"\x3a", _encode_session_log(content)))
+        if content.reason:
+            return Encoded(None, (Loss(content.kind, "", content.reason),), event)
         if content.kind == "graph" and event.format == "mindspore":
             return draw_in_tensorboard(event, content.payload, head)
         if content.kind == "dataset_graph" and event.format == "mindspore":
@@ -381,11 +385,11 @@ class TensorBoardEncoder:
                 loss = error.message
             if loss:
                 losses.append(Loss(value.kind, tagged.tag, loss))
+        if summary.values and not parts:
+            return Encoded(None, tuple(losses), event if losses else None)
         if event.original is not None:
             losses.append(Loss("event", "", "holds fields that are not known to this version"))
         archive = event if losses else None
-        if summary.values and not parts:
-            return Encoded(None, tuple(losses), archive)
         body = b"".join([b"\x0a" + wire.varint(len(part)) + part for part in parts])
         return Encoded(head + b"\x2a" + wire.varint(len(body)) + body, tuple(losses), archive)
 

@@ -233,9 +233,12 @@ class _EnvelopeDecoder:
                         writer = payload[first:last].decode(errors="replace")
             elif key not in (16, ORIGIN_KEY):
                 is_bare = False
+        content = FileVersion(version, writer) if is_bare and version else Opaque("event", b"")
         if not math.isfinite(wall_time):
-            raise EventDecodeError("wall_time is not finite")
-        return Event(wall_time, 0, FileVersion(version, writer) if is_bare and version else Opaque("event", b""))
+            if isinstance(content, Opaque):
+                raise EventDecodeError("wall_time is not finite")
+            wall_time = 0.0
+        return Event(wall_time, 0, content)
 
 
 def _read_directory(
@@ -281,7 +284,7 @@ def _read_file(path: str, name: str, log: WalkLog) -> _Found | None:
     role = SOURCE
     with contextlib.suppress(EventDecodeError):  # whoever reads the file reports the record
         event = _EnvelopeDecoder().decode(head.first.payload)
-        wall_time = event.wall_time
+        wall_time = event.wall_time or None  # zero where the writer gave none
         if isinstance(event.content, FileVersion):
             if not head.has_more:
                 log.empty.append(Problem(path, "a version and nothing else"))

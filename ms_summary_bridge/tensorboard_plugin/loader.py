@@ -1,7 +1,7 @@
 """The plugin's loader: gives TensorBoard the mirror of its logdir, before it reads anything, and our dashboard.
 
 TensorBoard calls its loaders without a net, so each call here ends in a warning at worst. The calls come in this order
-(TensorBoard 2.20 and 2.21): `define_flags`, `fix_flags` before a reader starts, `load` after it has started and before
+(TensorBoard 2.17 to 2.21): `define_flags`, `fix_flags` before a reader starts, `load` after it has started and before
 the server answers.
 """
 
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from tensorboard.data import provider
 from tensorboard.plugins import base_plugin
 from tensorboard.util import tb_logging
+
+from ms_summary_bridge.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -71,8 +73,27 @@ class MindSporeLoader(base_plugin.TBLoader):
                 logdir = os.fspath(flags.logdir)
                 self._home = open_home(logdir, flags.mindspore_cache_dir)
                 self._logdir, flags.logdir = logdir, self._home.logdir
+            elif _is_for_us(flags, "logdir_spec"):
+                self._link(flags)
         except Exception as error:
             _warn(f"MindSpore's runs are not shown: {error}")
+
+    def _link(self, flags: argparse.Namespace) -> None:
+        """Puts the mirror of a directory of links in the place of what `--logdir_spec` names."""
+        from ms_summary_bridge.mirror.home import open_home
+        from ms_summary_bridge.tensorboard_plugin.logdir_spec import link_directories
+
+        try:
+            self._home = open_home(
+                link_directories(flags.logdir_spec, flags.mindspore_cache_dir), flags.mindspore_cache_dir
+            )
+        except UsageError as error:
+            _warn(
+                f"MindSpore's runs are not shown: --logdir_spec: {error}. Or make a directory with links to all of "
+                "them, and give it as --logdir"
+            )
+            return
+        self._logdir, flags.logdir, flags.logdir_spec = flags.logdir_spec, self._home.logdir, ""
 
     def load(self, context: base_plugin.TBContext) -> base_plugin.TBPlugin | None:
         """Starts what keeps the mirror up to date, and returns the dashboard."""
@@ -95,12 +116,14 @@ class MindSporeLoader(base_plugin.TBLoader):
             return None
 
 
-def _is_for_us(flags: argparse.Namespace) -> bool:
-    """Whether TensorBoard will read a local directory as its logdir; it may not exist yet."""
+def _is_for_us(flags: argparse.Namespace, flag: str = "logdir") -> bool:
+    """Whether TensorBoard will read local directories that this flag names; they may not exist yet."""
     if os.name != "posix" or getattr(flags, "mindspore", "off") != "auto":
         return False
-    if not flags.logdir or any(getattr(flags, name, None) for name in _NOT_FOR_US):
+    if not getattr(flags, flag, "") or any(getattr(flags, name, None) for name in _NOT_FOR_US):
         return False
+    if flag == "logdir_spec":
+        return not flags.logdir
     logdir = os.path.expanduser(os.fspath(flags.logdir))
     return "://" not in logdir and not os.path.isfile(logdir)
 

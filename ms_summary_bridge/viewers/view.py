@@ -117,7 +117,7 @@ def _has_tensorboard() -> bool:
 
 def _start_tensorboard(stack: ExitStack, source: str, host: str, port: int, say: Callable[[str], None]) -> Program:
     if not _has_tensorboard():
-        raise MissingDependencyError("TensorBoard is not installed: pip install 'tensorboard>=2.20'")
+        raise MissingDependencyError("TensorBoard is not installed: pip install 'tensorboard>=2.17'")
     # Without it, TensorBoard would show nothing of MindSpore's, and say nothing.
     if not any("ms_summary_bridge" in point.value for point in metadata.entry_points(group="tensorboard_plugins")):
         raise MissingDependencyError("TensorBoard cannot find our plugin: install this package with pip, not its path")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import struct
 from collections.abc import Sequence
@@ -14,8 +15,10 @@ from PIL import Image as Pillow
 from ms_summary_bridge.cli.app import main
 from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.convert.verify import verify_logdirs
-from ms_summary_bridge.events import Event, Summary
-from ms_summary_bridge.files.event_file import EventFileReader
+from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary
+from ms_summary_bridge.files.event_file import EventFileReader, read_pieces
+from ms_summary_bridge.files.records import Record
+from ms_summary_bridge.formats.mindinsight import MAX_PIXELS
 from ms_summary_bridge.formats.wire import FLOAT32, FLOAT64, fixed64, length_delimited, varint
 from ms_summary_bridge.runs.archive import make_decoder
 from ms_summary_bridge.runs.inspect import inspect_logdir
@@ -125,6 +128,59 @@ def test_b06_deep_tree(tmp_path: Path) -> None:
     assert main(["verify", str(tmp_path / "ms"), str(tmp_path / "tb")]) == 0
 
 
+# --- times that are no times
+
+NAN = struct.unpack("<d", b"\x01\x02\x03\x00\x00\x00\xf4\xff")[0]
+TIMES = {"nan": NAN, "inf": float("inf"), "-inf": float("-inf")}
+
+
+def log_without_a_time(file_format: str, wall_time: float) -> list[bytes]:
+    """A version, and events of which the second has that time, its first value metadata for those that follow."""
+    first = scalar_tensor("t", FLOAT, [], length_delimited(b"\x2a", FLOAT32.pack(1.5)))
+    later = scalar_tensor("t", FLOAT, [], length_delimited(b"\x2a", FLOAT32.pack(2.5)), has_plugin=False)
+    key = b"\x15"
+    if file_format == "mindspore":
+        key = b"\x1d"
+        first = later = tag("t") + key + FLOAT32.pack(1.5)
+    return [
+        build_record(version_payload(file_format, wall_time=wall_time)),
+        summary_record(1, tag("loss") + key + FLOAT32.pack(1.0), wall_time=START + 1.0),
+        summary_record(2, tag("loss") + key + FLOAT32.pack(2.0), first, wall_time=wall_time),
+        build_record(fixed64(b"\x09", wall_time) + b"\x10\x02" + length_delimited(b"\x22", b"")),
+        summary_record(3, tag("loss") + key + FLOAT32.pack(3.0), later, wall_time=START + 3.0),
+    ]
+
+
+@pytest.mark.parametrize("wall_time", TIMES.values(), ids=TIMES)
+@pytest.mark.parametrize("file_format", ["mindspore", "tensorboard"])
+def test_an_event_without_a_time_is_kept_told_and_shown_in_no_viewer(
+    tmp_path: Path, file_format: str, wall_time: float
+) -> None:
+    """TensorBoard's fast loader reads no further than a NaN, and MindInsight's answer for the tag is not JSON."""
+    name = tensorboard_name() if file_format == "tensorboard" else mindspore_name()
+    records = log_without_a_time(file_format, wall_time)
+    put(tmp_path / "a" / name, b"".join(records))
+    (run,) = convert_logdir(str(tmp_path / "a"), str(tmp_path / "b")).runs
+    assert (run.failed, run.damaged, run.events_read) == ("", [], 5)
+    assert [(loss.kind, loss.tag, loss.count) for loss in run.losses] == [
+        ("untimed graph", "", 1), ("untimed scalar", "loss", 1), ("untimed scalar", "t", 1),
+    ]  # fmt: skip
+    assert all("its wall_time is" in loss.reason for loss in run.losses)
+    other = "mindspore" if file_format == "tensorboard" else "tensorboard"
+    (output,) = (tmp_path / "b").glob("*_MS" if other == "mindspore" else "*tfevents*")
+    payloads = [piece.payload for piece in read_pieces(output) if isinstance(piece, Record)]
+    assert all(math.isfinite(FLOAT64.unpack_from(payload, 1)[0]) for payload in payloads)
+    assert [(step, value.value) for step, value in values_of(output, other)["loss"]] == [(1, 1.0), (3, 3.0)]  # type: ignore[union-attr]
+    assert verify_logdirs(str(tmp_path / "a"), str(tmp_path / "b")).is_equal
+    convert_logdir(str(tmp_path / "b"), str(tmp_path / "c"))
+    (back,) = [path for path in (tmp_path / "c").rglob("*") if path.name.endswith("_MS") or "tfevents" in path.name]
+    again = [piece.payload for piece in read_pieces(back) if isinstance(piece, Record)]
+    decode = make_decoder(file_format).decode
+    said = [payload for payload in again if not isinstance(decode(payload).content, (FileVersion, SessionLog))]
+    assert [build_record(payload) for payload in said] == records[1:]
+    assert main(["inspect", str(tmp_path / "a")]) == 0
+
+
 # --- B08
 
 
@@ -227,6 +283,45 @@ def test_b12_degenerate_histograms(tmp_path: Path, buckets: list[tuple[float, fl
     assert (value.nan_count, value.pos_inf_count, value.neg_inf_count) == (nan, nan // 2, nan // 2)
     counts = [count.value for count in derived if isinstance(count, Scalar)]
     assert counts == ([nan, nan // 2, nan // 2] if nan else [])
+
+
+# --- C04b
+
+
+@pytest.mark.parametrize(
+    ("size", "reason"),
+    [
+        ((10_000, 9_500), "JPEG encoded again as PNG"),
+        ((10_000, 10_001), "10001 x 10000 are 100,010,000 pixels, and an image of more than 100,000,000 is not"),
+        ((14_000, 13_000), "more than 178,956,970 pixels, and an image of more than 100,000,000 is not"),
+    ],
+)
+def test_c04b_a_large_image_is_converted_or_its_size_is_the_reason(
+    tmp_path: Path, size: tuple[int, int], reason: str
+) -> None:
+    """Pillow warns of a large image, which is no error, and refuses one that is larger still."""
+    height, width = size
+    out = io.BytesIO()
+    Pillow.new("L", (4, 4), 128).save(out, "JPEG")
+    data = bytearray(out.getvalue())
+    frame = data.index(b"\xff\xc0") + 5  # of a small file, which Pillow fills up with grey
+    data[frame : frame + 4] = struct.pack(">HH", height, width)
+    put_log(tmp_path / "tb", "tensorboard", [
+        summary_record(1, tag("large") + image_field(height, width, 1, bytes(data) + b"\xff\xd9")),
+        summary_record(2, tag("loss") + b"\x15" + FLOAT32.pack(1.0)),
+    ])  # fmt: skip
+    (run,) = convert_logdir(str(tmp_path / "tb"), str(tmp_path / "ms")).runs
+    (loss,) = run.losses
+    assert reason in loss.reason
+    (output,) = (tmp_path / "ms").glob("*_MS")
+    found = values_of(output, "mindspore")
+    assert ("large" in found) == (height * width <= MAX_PIXELS)
+    assert [step for step, _ in found["loss"]] == [2]
+    if "large" in found:
+        ((_, value),) = found["large"]
+        assert isinstance(value, Image)
+        assert (value.height, value.width, value.colorspace) == (height, width, 1)
+    assert verify_logdirs(str(tmp_path / "tb"), str(tmp_path / "ms")).is_equal
 
 
 # --- B14

@@ -26,10 +26,10 @@ from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.convert.state import STATE_NAME
 from ms_summary_bridge.convert.task import ConvertOptions
 from ms_summary_bridge.convert.verify import verify_logdirs
-from ms_summary_bridge.errors import UnsupportedValueError
+from ms_summary_bridge.errors import EventDecodeError, UnsupportedValueError
 from ms_summary_bridge.events import Event, FileVersion, Summary, TaggedValue
 from ms_summary_bridge.files.event_file import EventFileReader, read_pieces
-from ms_summary_bridge.files.records import Record
+from ms_summary_bridge.files.records import Record, RecordDecoder
 from ms_summary_bridge.formats.mindinsight import MAX_BUCKETS, MAX_TENSOR_ELEMENTS, fit_histogram, fit_value
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder, MindSporeEncoder
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
@@ -129,7 +129,8 @@ def losses(run: RunReport) -> dict[tuple[str, str], tuple[int, str]]:
 
 @pytest.mark.parametrize(("message", "value"), B08.values(), ids=B08)
 def test_b08_every_encoding_of_a_scalar(tmp_path: Path, message: bytes, value: float) -> None:
-    put_log(tmp_path / "tb", [summary_record(1, message)])
+    record = summary_record(1, message)
+    put_log(tmp_path / "tb", [record])
     run = convert_run(tmp_path / "tb", tmp_path / "ms")
     ((name, ((step, found),)),) = values_in(tmp_path / "ms").items()
     assert (name, step) == ("t", 1)
@@ -139,6 +140,31 @@ def test_b08_every_encoding_of_a_scalar(tmp_path: Path, message: bytes, value: f
     assert losses(run) == ({} if is_exact else {("scalar", "t"): (1, "float64 rounded to float32")})
     assert len(originals(tmp_path / "ms")) == (not is_exact)
     assert verify_logdirs(str(tmp_path / "tb"), str(tmp_path / "ms")).is_equal
+    convert_logdir(str(tmp_path / "ms"), str(tmp_path / "back"))
+    assert record in b"".join(path.read_bytes() for path in (tmp_path / "back").glob("*tfevents*"))
+
+
+def test_what_a_scalar_says_of_its_source_must_fit_its_number(tmp_path: Path) -> None:
+    """One flipped bit of the value, or of what is kept of its source, is another value, and nobody's original."""
+    payload = _payload_of(summary_record(1, B08["float_val"][0]))
+    event = make_decoder("tensorboard").decode(payload)
+    made = MindSporeEncoder().encode(event).payload
+    assert made is not None
+    assert MindSporeDecoder().decode(made) == event
+    start = made.index(b"\x1d", 20)
+    for position in range(start, len(made)):
+        for bit in range(8):
+            flipped = bytearray(made)
+            flipped[position] ^= 1 << bit
+            with contextlib.suppress(EventDecodeError):
+                assert MindSporeDecoder().decode(bytes(flipped)) != event
+                assert MindSporeDecoder().decode(bytes(flipped)).format == "mindspore"
+
+
+def _payload_of(record: bytes) -> bytes:
+    (piece,) = RecordDecoder().feed(record)
+    assert isinstance(piece, Record)
+    return piece.payload
 
 
 @pytest.mark.parametrize("shape", [[3], [0]])

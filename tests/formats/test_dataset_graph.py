@@ -10,6 +10,7 @@ from typing import Any
 import google.protobuf
 import numpy as np
 import pytest
+from google.protobuf.internal import api_implementation
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -269,7 +270,8 @@ def test_a_text_that_is_not_utf8_is_shown_as_far_as_it_goes(tmp_path: Path) -> N
     keys = length_delimited(b"\x0a", name) + length_delimited(b"\x12", b"x")
     shown = length_delimited(b"\x0a", values) + length_delimited(b"\x12", files)
     head = ms_pb.LineageEvent(wall_time=START).SerializeToString()
-    is_read = not google.protobuf.__version__.startswith("3.")  # which refuses such a message as a whole
+    # The one in Python of 3.20 refuses such a message as a whole.
+    is_read = not google.protobuf.__version__.startswith("3.") or api_implementation.Type() != "python"
     for number, (parameters, has_text) in enumerate(
         [(shown, is_read), (shown + length_delimited(b"\x0a", keys), False)]
     ):

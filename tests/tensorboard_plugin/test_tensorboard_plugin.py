@@ -39,7 +39,8 @@ class Board:
 
     def start(self, load_fast: bool, *options: str) -> TensorBoardClient:
         self._count += 1
-        context = running_tensorboard(self.logdir, self.log(self._count), load_fast=load_fast, options=options)
+        logdir = None if "--logdir_spec" in options else self.logdir
+        context = running_tensorboard(logdir, self.log(self._count), load_fast=load_fast, options=options)
         return self._stack.enter_context(context)
 
     def log(self, number: int) -> Path:
@@ -329,7 +330,14 @@ def make_flags(*arguments: str) -> tuple[Any, Any]:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--logdir_spec", "a:/logs,b:/other"],
+        ["--logdir_spec", "a:/logs,b:/other", "--inspect"],
+        ["--logdir_spec", "a:/logs,b:/other", "--mindspore", "off"],
+        ["--logdir_spec", "/logs"],
+        ["--logdir_spec", "a:/logs,a:/other"],
+        ["--logdir_spec", "a:/logs,a/b:/other"],
+        ["--logdir_spec", "a:/logs,../b:/other"],
+        ["--logdir_spec", "a:s3://bucket/logs"],
+        ["--logdir_spec", "a:/"],
         [],
         ["--logdir", "s3://bucket/logs"],
         ["--logdir", "gs://bucket/logs"],
@@ -347,6 +355,45 @@ def test_other_ways_to_start_tensorboard_are_left_alone(
     before, after = make_flags(*arguments)
     assert after == before
     assert list(tmp_path.iterdir()) == []
+
+
+@both_loaders
+def test_c17_runs_of_a_logdir_spec_have_the_names_it_gives(board: Board, load_fast: bool) -> None:
+    write(board.logdir / "ms" / "r1", "mindspore", range(3))
+    grows = write(board.logdir / "ms" / "r2" / "deep", "mindspore", range(5))
+    write(board.logdir / "tf", "tensorboard", range(4))
+    spec = f"one:{board.logdir}/ms/r1,team/two:{board.logdir}/ms/r2,tf:{board.logdir}/tf,later:{board.logdir}/later"
+    client = board.start(load_fast, "--logdir_spec", spec)
+    wait_runs(client, "one", "team/two/deep", "tf")
+    wait_steps(client, "one", range(3))
+    append(grows, "mindspore", range(5, 9))
+    wait_steps(client, "team/two/deep", range(9))
+    write(board.logdir / "later", "mindspore", range(2))
+    wait_steps(client, "later", range(2))
+    rows = client.wait_json("data/plugin/mindspore/runs", lambda answer: len(answer["rows"]) == 3)["rows"]
+    assert sorted(row["name"] for row in rows) == ["later", "one", "team/two/deep"]
+    assert client.get_json("data/environment")["data_location"] == spec
+
+
+def test_c17_a_logdir_spec_that_cannot_be_shown_says_what_to_do(board: Board) -> None:
+    write(board.logdir / "ms", "mindspore", range(3))
+    write(board.logdir / "tf", "tensorboard", range(4))
+    client = board.start(False, "--logdir_spec", f"{board.logdir}/ms,tf:{board.logdir}/tf")
+    wait_runs(client, "tf/.")  # as TensorBoard itself names it
+    said = [line for line in board.log(1).read_text().splitlines() if "ms_summary_bridge" in line]
+    (line,) = said
+    assert f"'{board.logdir}/ms' has no name: write NAME:{board.logdir}/ms" in line
+    assert "--logdir" in line
+
+
+def test_c17_behind_a_prefix_runs_and_page_are_below_it(board: Board) -> None:
+    write(board.logdir / "ms", "mindspore", range(3))
+    client = board.start(True, "--path_prefix", "/team/tb")
+    assert client.url.endswith("/team/tb")
+    wait_steps(client, "ms", range(3))
+    client.wait_json("data/plugin/mindspore/runs", lambda answer: [row["name"] for row in answer["rows"]] == ["ms"])
+    page = client.get_json("data/plugins_listing")["mindspore"]["loading_mechanism"]["module_path"]
+    assert b"export" in client.get(page.removeprefix("/team/tb"))
 
 
 @pytest.mark.parametrize("spelled", ["logs", "./logs/", "link", "not/yet/there"])

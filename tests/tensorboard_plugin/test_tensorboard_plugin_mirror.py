@@ -480,7 +480,8 @@ def test_one_place_decides_on_the_base_directories_of_the_user() -> None:
                 asked.append((path.name, ast.literal_eval(node.args[0])))
             elif isinstance(node, ast.Constant) and re.fullmatch(r"XDG_\w+", str(node.value)):
                 named.append(str(node.value))
-    places = ("home.py", "XDG_CACHE_HOME"), ("environment.py", "XDG_DATA_HOME"), ("summary_base.py", "XDG_CACHE_HOME")
+    places = [("environment.py", "XDG_DATA_HOME")]
+    places += [(name, "XDG_CACHE_HOME") for name in ("home.py", "summary_base.py", "logdir_spec.py")]
     assert sorted(asked) == sorted(places)
     assert sorted(named) == sorted(name for _, name in asked), "and nowhere else is such a variable read"
 

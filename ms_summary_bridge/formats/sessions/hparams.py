@@ -12,8 +12,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from google.protobuf.message import DecodeError
-
 from ms_summary_bridge.errors import EventDecodeError
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats.plugin_data import (
@@ -25,7 +23,7 @@ from ms_summary_bridge.formats.plugin_data import (
     encode_metadata,
     encode_origin,
 )
-from ms_summary_bridge.formats.protos import tb_pb
+from ms_summary_bridge.formats.protos import PARSE_ERRORS, tb_pb
 from ms_summary_bridge.formats.sessions.session import EVAL, STATUSES, TRAIN_LOSS, HParam, Session
 from ms_summary_bridge.values import Scalar
 
@@ -100,7 +98,7 @@ def _content(message: bytes) -> bytes:
 def _plugin_data(content: bytes) -> Any:
     try:
         return tb_pb.hparams.HParamsPluginData.FromString(content)
-    except (DecodeError, UnicodeDecodeError, RecursionError):
+    except PARSE_ERRORS:
         return None
 
 

@@ -12,11 +12,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from google.protobuf.message import DecodeError
-
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats.plugin_data import Origin, decode_origin, encode_origin
-from ms_summary_bridge.formats.protos import ms_pb
+from ms_summary_bridge.formats.protos import PARSE_ERRORS, ms_pb
 from ms_summary_bridge.formats.sessions.session import EVAL, SESSION_KINDS, TRAIN_LOSS, HParam, Session, shortest
 from ms_summary_bridge.values import Scalar
 
@@ -65,7 +63,7 @@ def read_lineage(records: Mapping[str, bytes], begins: Sequence[float] = ()) -> 
             event = ms_pb.LineageEvent.FromString(records[kind])
             _READERS[kind](getattr(event, kind), session)
             found[kind] = event
-        except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except PARSE_ERRORS as error:
             session.left_out.append(f"{kind} cannot be read: {error}")
     last = found.get("train_lineage") or found.get("evaluation_lineage")
     if last is not None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from ms_summary_bridge.monitor.checkpoints.checkpoint_files import Checkpoint, CheckpointFiles, CheckpointState
 from ms_summary_bridge.monitor.checkpoints.checkpoint_place import CheckpointPlace
 from ms_summary_bridge.monitor.checkpoints.checkpoint_weights import WeightsMark
-from ms_summary_bridge.training.distributed import find_place
+from ms_summary_bridge.training.distributed import find_place, rank_directory
 from ms_summary_bridge.training.faults import Faults
 from ms_summary_bridge.training.parameters import TrainingParameters
 
@@ -107,7 +107,8 @@ class CheckpointStart:
             return origin is not None
 
         place = find_place()
-        directory = self.directory if place.ranks == 1 else os.path.join(self.directory, f"rank_{place.rank}")
+        is_own = rank_directory(self._asked, place.rank, place.ranks) == self._asked
+        directory = self.directory if is_own else rank_directory(self.directory, place.rank)
         try:
             self.files = self._make_files(directory, goes_on)
         except OSError as error:

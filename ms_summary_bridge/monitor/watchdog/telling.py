@@ -17,6 +17,7 @@ from ms_summary_bridge.monitor.model.alert_config import ActionConfig
 from ms_summary_bridge.monitor.model.sample import Note
 from ms_summary_bridge.monitor.watchdog.assignment import Assignment
 from ms_summary_bridge.monitor.watchdog.hang_report import Console, HangFiles
+from ms_summary_bridge.training.distributed import rank_directory
 
 __all__ = ["Item", "Telling"]
 
@@ -55,7 +56,7 @@ class Telling:
     def set_run(self, run_directory: str) -> None:
         """It is known where files will go."""
         self.run_directory = run_directory
-        self._directory = os.path.join(run_directory, f"rank_{self.place.rank}")
+        self._directory = rank_directory(run_directory, self.place.rank)
 
     def begin(self, directory: str, summary: str) -> None:
         """The training records: its rank's files, and those for the viewers, are in these directories."""
@@ -123,7 +124,7 @@ class Telling:
         """Writes what the training cannot; waits, but not for long."""
         place, summary = self.place, self._summary
         if summary is None and self._assignment.has_viewer:
-            summary = os.path.join(self.run_directory, "summary", f"rank_{place.rank}" if place.ranks > 1 else "")
+            summary = rank_directory(os.path.join(self.run_directory, "summary"), place.rank, place.ranks)
 
         def write() -> None:
             try:

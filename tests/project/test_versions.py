@@ -1,0 +1,126 @@
+"""What goes together: setup.py, the environments of the tools and the READMEs' tables say the same."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.project.test_docs import read, tables
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENTS = ROOT / "tools" / "environments"
+PACKAGES = ("mindspore", "protobuf", "numpy", "tensorboard")
+NEWEST = {"README.md": "newest", "README.zh-CN.md": "最新"}
+
+
+def requirements(text: str) -> dict[str, Requirement]:
+    lines = [line.split("#")[0].strip() for line in text.splitlines()]
+    found = [Requirement(line) for line in lines if line and not line.startswith("-")]
+    return {requirement.name.lower(): requirement for requirement in found}
+
+
+def setup_lines(name: str) -> str:
+    """Returns the requirements of a list in setup.py, one a line."""
+    tree = ast.parse((ROOT / "setup.py").read_text(encoding="utf-8"))
+    (found,) = (
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name
+    )
+    return "\n".join(found)
+
+
+def pins(environment: str) -> dict[str, Requirement]:
+    return requirements((ENVIRONMENTS / f"{environment}.txt").read_text(encoding="utf-8"))
+
+
+def rows_of_matrix() -> list[str]:
+    text = (ROOT / "tools" / "matrix").read_text(encoding="utf-8")
+    match = re.search(r"names=\((lowest .*?)\)", text, re.DOTALL)
+    assert match is not None
+    return match[1].split()
+
+
+def test_each_lower_bound_is_the_version_that_the_matrix_tests() -> None:
+    lowest = pins("lowest")
+    for name, requirement in requirements(setup_lines("CORE")).items():
+        assert f"=={str(requirement.specifier).removeprefix('>=')}" == str(lowest[name].specifier), name
+    (tensorboard,) = requirements(setup_lines("TENSORBOARD")).values()
+    tested = [str(pins(name)["tensorboard"].specifier) for name in rows_of_matrix() if name.startswith("tensorboard")]
+    assert f"=={str(tensorboard.specifier).removeprefix('>=')}.*" == min(tested)
+
+
+@pytest.mark.parametrize("readme", NEWEST)
+def test_the_table_is_what_the_environments_hold(readme: str) -> None:
+    (table,) = (
+        table for table in tables(read(readme)) if table[0][:4] == ["MindSpore", "protobuf", "NumPy", "TensorBoard"]
+    )
+    named: list[str] = []
+    for *cells, environments in table[1:]:
+        names = re.findall(r"`([\w-]+)`", environments)
+        named += names
+        for package, cell in zip(PACKAGES, cells, strict=True):
+            versions = cell.split(", ")
+            versions = versions if len(versions) == len(names) else versions * len(names)
+            for name, version in zip(names, versions, strict=True):
+                assert shown(package, name, NEWEST[readme]) == version, (name, package)
+    assert sorted(named) == sorted(["main", *rows_of_matrix()])
+
+
+def shown(package: str, environment: str, newest: str) -> str:
+    """Returns what the table says of a package in an environment."""
+    held = pins(environment)
+    pin = held.get(package)
+    text = (ENVIRONMENTS / f"{environment}.txt").read_text(encoding="utf-8")
+    if pin is None and package == "numpy" and "[mindspore]" in text:  # setup.py's extra says it
+        pin = Requirement("numpy<2")
+    if pin is None:
+        return newest if package in ("protobuf", "numpy") else "-"
+    specifier = str(pin.specifier)
+    if specifier == "<2":
+        return "1"
+    if specifier.startswith("=="):
+        return specifier.removeprefix("==").removesuffix(".*")
+    return min(str(part).removeprefix(">=") for part in pin.specifier if str(part).startswith(">="))
+
+
+def test_tools_and_their_help_name_every_environment() -> None:
+    for tool in ("environment", "matrix"):
+        subprocess.run(["bash", "-n", ROOT / "tools" / tool], check=True, timeout=60)
+    done = subprocess.run([ROOT / "tools" / "environment"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    for name in rows_of_matrix():
+        assert (ENVIRONMENTS / f"{name}.txt").is_file(), name
+
+
+def test_a_test_ends_its_children_by_sigint_where_it_is_ignored(tmp_path: Path) -> None:
+    """As `nohup ./tools/test &` and some runners start the tests."""
+    (tmp_path / "test_one.py").write_text(
+        "import signal, subprocess, sys\n"
+        "def test_it():\n"
+        "    code = 'import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)'\n"
+        "    assert subprocess.run([sys.executable, '-c', code], capture_output=True).stdout == b'True\\n'\n"
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "tests.conftest",
+        "-n",
+        "1",
+        "-c",
+        "/dev/null",
+        str(tmp_path),
+    ]
+    done = subprocess.run(
+        ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", *command], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
