@@ -250,10 +250,10 @@ class _Taking:
 
     def _carry(self, event: Event, source: str) -> None:
         is_carried, others, items = self._making.carries(event, source)
-        if is_carried and self._making.has_archived:
-            take_encoding(event, self._take, source)
         for carried in [event] if is_carried else others:
             take_carried(carried, self._take, source)
+        if is_carried and self._making.has_archived:
+            take_encoding(event, self._take, source)
         for item in items:
             self._take(*item)
 
