@@ -27,8 +27,7 @@ def read_readme() -> str:
 
 # What the converter half needs. MindSpore up to 2.9 wants protobuf 3.20.3, 2.10 wants 7.34 and later, so there is no
 # upper bound: formats/protos.py works with all of them. Each lower bound is the version in
-# tools/environments/lowest.txt, where tools/matrix runs the tests; with the one before, some of them fail or it has not
-# been tried.
+# tools/environments/lowest.txt, where tools/matrix runs the tests.
 CORE = [
     "numpy>=1.25.0",  # before, the sum of two NaN depends on where they lie in memory
     "protobuf>=3.20.3",

@@ -7,10 +7,12 @@ child runs, because TensorBoard compares curves between runs only.
 
 from __future__ import annotations
 
+import logging
+import math
 import os
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from tensorboardX.summary import hparams, scalar
 from tensorboardX.writer import FileWriter, SummaryWriter
@@ -18,6 +20,8 @@ from tensorboardX.writer import FileWriter, SummaryWriter
 from ms_summary_bridge.live_writer.link import WriterLink
 
 __all__ = ["BridgeSummaryWriter", "LinkOf"]
+
+_LOG: Final = logging.getLogger("ms_summary_bridge")
 
 LinkOf = Callable[[], WriterLink | None]
 
@@ -35,6 +39,9 @@ class _EventWriter:
         return self._logdir
 
     def add_event(self, event: Any) -> None:
+        if not math.isfinite(event.wall_time):  # TensorBoard's fast loader reads no further than a NaN
+            _LOG.warning("SummaryWriter: a walltime of %s cannot be shown; the present time is taken", event.wall_time)
+            event.wall_time = time.time()
         link = self._link_of()
         if link is not None and not link.put("board", event.SerializeToString(), self._child):
             link.count_dropped("SummaryWriter", 1)

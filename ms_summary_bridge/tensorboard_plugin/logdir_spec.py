@@ -51,7 +51,7 @@ def link_directories(spec: str, cache: str = "") -> str:
 
     Raises:
         UsageError: See `parse_spec`; or the cache lies below a directory of the spec, so that it would be shown too.
-        OSError: It cannot be written.
+        OSError: It cannot be written (`WriteError` is one too).
     """
     found = parse_spec(spec)
     root = os.path.expanduser(cache) or os.path.join(user_directory("XDG_CACHE_HOME", "~/.cache"), "ms_summary_bridge")

@@ -633,6 +633,7 @@ def summary_writer(directory: Path) -> Any:
         rng = np.random.default_rng(0)
         calls: dict[str, Callable[[], Any]] = {
             "scalar": lambda: writer.add_scalar("tx/scalar", 0.5, step),
+            "scalar at no time": lambda: writer.add_scalar("tx/when", 0.5, step, walltime=float("nan")),
             "histogram": lambda: writer.add_histogram("tx/histogram", rng.random(50), step),
             "histogram_raw": lambda: writer.add_histogram_raw("tx/raw", 0, 2, 3, 3.0, 5.0, [1, 2], [1, 2], step),
             "image": lambda: writer.add_image("tx/image", rng.random((3, 4, 4)), step),

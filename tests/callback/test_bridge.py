@@ -399,6 +399,9 @@ def test_every_call_of_tensorboardx_lands_in_the_one_file(scenarios: Scenarios) 
     assert any(tag.startswith("tx/mesh") for tag in tags)
     assert all(event.step in (0, 1, 2, 3) for event in events(board))
     assert series([board], "tx/scalar").steps == [2]
+    assert series([board], "tx/when").steps == [2], "its time is not finite, which would end TensorBoard's reading"
+    assert min(event.wall_time for event in events(board)) > 1e9
+    assert sum("a walltime of nan cannot be shown" in line for line in scenarios.log("summary_writer")) == 1
 
 
 def test_child_runs_never_leave_the_directory(scenarios: Scenarios) -> None:

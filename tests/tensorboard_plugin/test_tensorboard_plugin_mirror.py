@@ -297,7 +297,7 @@ def test_what_another_conversion_is_writing_is_left_alone(followed: Followed) ->
 def test_a_conversion_with_other_options_or_of_another_version_is_made_anew(followed: Followed) -> None:
     run = mindspore(followed.source / "ms", range(1, 4))
     followed.rounds()
-    for last, (old, new) in enumerate(((b'"version": 1', b'"version": 99'), (b'"mark"', b'"latest"')), start=5):
+    for last, (old, new) in enumerate(((b'"version": 2', b'"version": 99'), (b'"mark"', b'"latest"')), start=5):
         for path in Path(followed.home.path).glob("outputs/*/.ms_summary_bridge.json"):
             assert old in path.read_bytes()
             path.write_bytes(path.read_bytes().replace(old, new))

@@ -58,15 +58,16 @@ def test_a_restart_shows_the_newest_session(
 ) -> None:
     first = [e for step in range(10) for e in scalars("loss", [step]) + scalars("lr", [step])]
     write_summary(tmp_path / "ms", first, seconds=1_700_000_000)
-    write_summary(
-        tmp_path / "ms", scalars("loss", range(5, 15), offset=100, start=1_700_001_000), seconds=1_700_001_000
-    )
+    start = 1_700_001_000
+    again = [e for s in range(5, 15) for tag in ("lr", "loss") for e in scalars(tag, [s], offset=100, start=start)]
+    write_summary(tmp_path / "ms", again, seconds=start)
     report = convert_logdir(str(tmp_path / "ms"), str(tmp_path / "tb" / "run"))
     client = tensorboard_server(tmp_path / "tb", load_fast)
 
     assert [(mark.step) for mark in report.runs[0].restarts] == [5]
-    rows = points(client, "run", "loss", count=15)
-    assert [row[1:] for row in rows] == [[s, float(s)] for s in range(5)] + [[s, s + 100.0] for s in range(5, 15)]
+    for tag in ("loss", "lr"):
+        rows = points(client, "run", tag, count=15)
+        assert [row[1:] for row in rows] == [[s, float(s)] for s in range(5)] + [[s, s + 100.0] for s in range(5, 15)]
 
 
 @both_loaders
