@@ -161,6 +161,14 @@ def train_sparse(said: Said) -> dict[str, Any]:
     return {"losses": losses, "log": list(said.lines)}
 
 
+def train_deep(base: Path) -> None:
+    """Trains a network of many parameters, all with a histogram."""
+    network = nn.SequentialCell(*[nn.Dense(SIDE, SIDE) for _ in range(30)], nn.Dense(SIDE, 1))
+    optimizer = nn.Momentum(network.trainable_params(), 0.01, 0.9)
+    model = Model(GradientSummary(nn.WithLossCell(network, nn.MSELoss()), optimizer))
+    model.train(1, dataset(1), callbacks=[SummaryBridge(str(base / "deep"))], dataset_sink_mode=False)
+
+
 def refusal(make: Callable[[], object]) -> str:
     """Returns why something is refused."""
     try:
@@ -202,6 +210,7 @@ def main() -> None:
     result["own"] = train(base, "own", own, bridge(2), steps=3)
     result["collector"] = train(base, "collector", every_third, collector(3), steps=6)
     result["sparse"] = train_sparse(said)
+    train_deep(base)
     network = Network()
     optimizer = nn.Momentum(network.trainable_params(), 0.05, 0.9)
     cells = [make(nn.WithLossCell(network, nn.MSELoss()), optimizer) for make in (nn.TrainOneStepCell, GradientSummary)]

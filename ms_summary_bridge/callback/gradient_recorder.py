@@ -25,6 +25,7 @@ NORM: Final = "gradient/global_norm"
 _LOG: Final = logging.getLogger("ms_summary_bridge")
 _TAG: Final = "gradient/"
 _KEYS: Final = itertools.count()
+_SPARSE: Final = (-1,)
 
 
 class GradientJudge:
@@ -40,22 +41,25 @@ class GradientJudge:
         self.was_asked = False
         self.has_refused = False
         self.place = str(place)
-        self._shapes = [tuple(parameter.shape) for parameter in optimizer.parameters]
+        self._shapes: list[tuple[int, ...] | None] = [tuple(parameter.shape) for parameter in optimizer.parameters]
         self._optimizer_scale = float(getattr(optimizer, "loss_scale", 1.0))
         self._fills_sens = place.fills_sens
         self._has_sens = place.operation.sens_param
         self._is_scale_known = is_scale_known
 
-    def ask(self, shapes: tuple[tuple[int, ...], ...], elements: int) -> bool:
+    def ask(self, shapes: tuple[tuple[int, ...] | None, ...] | None, elements: int) -> bool:
         """Returns whether to record.
 
         Args:
-            shapes: Of the gradients.
+            shapes: Of the gradients; None where one has none while compiling, as a sparse one.
             elements: Of the sens; less than one where there are several, one for each output.
         """
         self.was_asked = True
         reason = ""
-        if [tuple(shape) for shape in shapes] != self._shapes:
+        known = [None if shape is None else tuple(shape) for shape in shapes or (None,)]
+        if None in known or _SPARSE in known:  # one while compiling, the other in PyNative mode
+            reason = "a gradient is sparse, such as that of an embedding with sparse=True"
+        elif known != self._shapes:
             reason = "the gradients do not have the shapes of the optimizer's parameters, in their order"
         elif self._is_scale_known:
             pass
@@ -81,9 +85,33 @@ _JUDGES: weakref.WeakValueDictionary[int, GradientJudge] = weakref.WeakValueDict
 
 
 @ops.constexpr  # type: ignore[untyped-decorator]
-def _may_record(key: int, shapes: tuple[tuple[int, ...], ...], elements: int) -> bool:
+def _may_record(key: int, shapes: tuple[tuple[int, ...] | None, ...] | None, elements: int) -> bool:
     judge = _JUDGES.get(key)
     return judge is not None and judge.ask(shapes, elements)
+
+
+_HISTOGRAM: Final = ops.HistogramSummary()
+_record = ops.MultitypeFuncGraph("record_gradient")
+_shape = ops.MultitypeFuncGraph("shape_of_gradient")
+
+
+@_record.register("Tensor", "String", "Tensor")  # type: ignore[untyped-decorator]
+def _record_gradient(scale: Any, tag: str, gradient: Any) -> Any:
+    """Returns the sum of squares; an empty tag is for no histogram."""
+    values = gradient.astype(mindspore.float32) / scale
+    if tag != "":
+        _HISTOGRAM(tag, values)
+    return ops.square(values).sum()
+
+
+@_shape.register("Tensor")  # type: ignore[untyped-decorator]
+def _shape_of_tensor(gradient: Any) -> Any:
+    return gradient.shape
+
+
+@_shape.register("RowTensor")  # type: ignore[untyped-decorator]
+def _shape_of_sparse(gradient: Any) -> Any:
+    return _SPARSE
 
 
 class GradientRecorder(nn.Cell):
@@ -105,9 +133,9 @@ class GradientRecorder(nn.Cell):
         self.has_value = getattr(operation, "get_value", False)
         self.has_others = getattr(operation, "has_aux", False) and not self.has_value
         self.has_inputs = getattr(operation, "get_all", False) or getattr(operation, "get_by_position", False)
-        self.chosen = tuple(chosen)
-        self.tags = tuple(f"{_TAG}{optimizer.parameters[index].name}" for index in chosen)
-        self.histogram = ops.HistogramSummary()
+        names = [parameter.name for parameter in optimizer.parameters]
+        self.tags = tuple(f"{_TAG}{name}" if index in chosen else "" for index, name in enumerate(names))
+        self.for_all = ops.HyperMap()  # a loop over 20 parameters already is too deep for MindSpore's compiler
         self.scalar = ops.ScalarSummary()
         self.is_recording = True
         self.judge = GradientJudge(place, optimizer, is_scale_known=loss_scale is not None)
@@ -136,23 +164,17 @@ class GradientRecorder(nn.Cell):
             elements = 0
         elif isinstance(sens, mindspore.Tensor):
             elements = sens.size
-        shapes = tuple([gradient.shape for gradient in gradients])
-        if _may_record(self.key, shapes, elements):
+        if _may_record(self.key, self.for_all(_shape, gradients), elements):
             self.write(gradients, sens)
 
     def write(self, gradients: Any, sens: Any) -> None:
         """Hands them to the operators, divided by the scale."""
         scale = sens
-        if isinstance(sens, mindspore.Tensor):
-            scale = sens.astype(mindspore.float32).max()
-        squares = mindspore.Tensor(0.0, mindspore.float32)
-        for index in range(len(gradients)):
-            values = gradients[index].astype(mindspore.float32) / scale
-            squares = squares + ops.square(values).sum()
-            for place in range(len(self.chosen)):
-                if self.chosen[place] == index:
-                    self.histogram(self.tags[place], values)
-        self.scalar(NORM, ops.sqrt(squares))
+        if not isinstance(sens, mindspore.Tensor):
+            scale = mindspore.Tensor(sens, mindspore.float32)
+        scale = scale.astype(mindspore.float32).max()
+        squares = self.for_all(ops.partial(_record, scale), self.tags, gradients)
+        self.scalar(NORM, ops.sqrt(ops.addn(squares)))
 
 
 class _OfOperation(GradientRecorder):

@@ -100,6 +100,11 @@ def test_mindspores_own_collector_gets_the_steps_of_every(base: Path) -> None:
     assert series(summaries(base / "collector"), NORM).steps == [1, 3, 6]
 
 
+def test_many_parameters_are_not_too_many(base: Path) -> None:
+    assert len(histograms(boards(base / "deep"))) == 62
+    assert series(boards(base / "deep"), NORM).steps == [1]
+
+
 def test_the_training_is_the_same_as_without(result: dict[str, Any]) -> None:
     plain = result["plain"]
     for name in ("graph", "scaled", "fixed", "own", "collector", "pynative"):
@@ -124,8 +129,10 @@ def test_what_cannot_be_recorded_is_said_once_and_the_training_goes_on(result: d
     assert losses == sorted(losses, reverse=True)
     assert len(set(losses)) == 3
     (line,) = result["sparse"]["log"]
-    assert line.startswith("GradientSummary: gradients cannot be recorded, training goes on without: RuntimeError: ")
-    assert "\n" not in line
+    assert line == (
+        "GradientSummary: TrainOneStepCell.grad_no_sens: gradients cannot be recorded, training goes on without: "
+        "a gradient is sparse, such as that of an embedding with sparse=True"
+    )
 
 
 def test_what_is_refused_is_said_with_what_to_do(result: dict[str, Any]) -> None:

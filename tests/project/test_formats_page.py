@@ -24,6 +24,7 @@ from ms_summary_bridge.formats.wire import LENGTH_DELIMITED, varint
 from ms_summary_bridge.live_writer.live_run import WRITER_LIVE, LiveRun
 from ms_summary_bridge.live_writer.run_config import LiveRunConfig
 from ms_summary_bridge.monitor.checkpoints.checkpoint_files import STATE_NAME as CHECKPOINTS
+from ms_summary_bridge.monitor.checkpoints.checkpoint_place import LOCK_NAME
 from ms_summary_bridge.monitor.config.file import load_config
 from ms_summary_bridge.monitor.model.sample import Sample
 from ms_summary_bridge.monitor.sinks.backends import TEXT_LOG
@@ -233,7 +234,9 @@ def test_names_of_the_callback_are_these(tmp_path: Path) -> None:
 
 
 def test_names_of_the_monitor_are_these() -> None:
-    assert {*patterns_of("monitor")} == {JOURNAL, CSV, TEXT_LOG, CHECKPOINTS}
+    patterns = patterns_of("monitor")
+    assert patterns.pop("checkpoints.earlier-<number>.json").pattern == r"checkpoints\.earlier\-\d+\.json"
+    assert {*patterns} == {JOURNAL, CSV, TEXT_LOG, CHECKPOINTS, LOCK_NAME}
     assert {*patterns_of("watchdog")} == {HANG_LOG}
 
 

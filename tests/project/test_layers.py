@@ -43,6 +43,8 @@ FOREIGN: dict[str, set[str]] = {
         "mindformers",
         "monitor.callback",
         "monitor.checkpoints.best_checkpoint",
+        "monitor.checkpoints.checkpoint_start",
+        "monitor.checkpoints.checkpoint_weights",
         "monitor.metrics",
         "monitor.steps.neighbours",
         "monitor.trial_training",
