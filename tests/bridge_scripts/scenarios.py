@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import inspect
 import os
+import resource
 import shutil
 import signal
 import threading
@@ -26,7 +27,7 @@ import mindspore
 import numpy as np
 import psutil
 from mindspore import Parameter, Tensor, nn
-from mindspore.train import MAE, Callback, LossMonitor, ModelCheckpoint, SummaryCollector, SummaryRecord
+from mindspore.train import MAE, Callback, LossMonitor, Metric, ModelCheckpoint, SummaryCollector, SummaryRecord
 from mindspore.train.callback import CheckpointConfig
 from scenario_run import run_all
 from small import (
@@ -619,6 +620,61 @@ def user_values(directory: Path) -> Any:
     return {"refused": refused}
 
 
+class _OfEachClass(Metric):
+    """A metric that gives one number for each class, as `Recall` does."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
+
+    def clear(self) -> None:
+        pass
+
+    def update(self, *inputs: Any) -> None:
+        pass
+
+    def eval(self) -> np.ndarray:
+        return np.arange(self.count) / 8
+
+
+class _ForeignTensor:
+    """C11: what a CPU tensor of PyTorch offers."""
+
+    def __init__(self, value: float) -> None:
+        self._value = value
+
+    def item(self) -> float:
+        return self._value
+
+    def __float__(self) -> float:
+        return self._value
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self._value, dtype or np.float32)
+
+
+@scenario
+def values_of_others(directory: Path) -> Any:
+    """Metrics of one number for each class, and values that another framework made."""
+    bridge = SummaryBridge(str(directory), collect_freq=1)
+    metrics = {"recall": _OfEachClass(3), "many": _OfEachClass(1000)}
+    refused = []
+
+    def add(step: int) -> None:
+        bridge.add_scalar("foreign", _ForeignTensor(step / 2), _ForeignTensor(step))
+        try:
+            bridge.add_scalar("of each class", np.ones(3), step)
+        except ValueError as error:
+            refused.append(str(error))
+
+    model = vector_model(metrics=metrics)
+    model.fit(
+        1, vectors(2), vectors(2), callbacks=[bridge, AtStep(add)],
+        dataset_sink_mode=False, valid_dataset_sink_mode=False,
+    )  # fmt: skip
+    return {"refused": refused}
+
+
 @scenario
 def summary_writer(directory: Path) -> Any:
     """Every `add_*` of tensorboardX that works without torch."""
@@ -762,6 +818,18 @@ def full_disk(directory: Path) -> Any:
         except OSError:
             pass
     return _timed(SummaryBridge(str(directory / "run"), collect_freq=1, flush_secs=0.1), lambda step: None)
+
+
+@scenario
+def file_limit(directory: Path) -> Any:
+    """As behind `ulimit -f`: no process may make a file of more than 20 kB."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        bridge = SummaryBridge(str(directory), collect_freq=1)
+        return _timed(bridge, lambda step: bridge.flush(), steps=120)  # its queue is a file, too, and so as short
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @scenario
