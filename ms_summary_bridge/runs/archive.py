@@ -46,7 +46,7 @@ __all__ = [
 LINEAGE: Final = "mindspore_lineage"
 """Name of the format of lineage files: MindSpore's framing, other event fields."""
 
-_PLACE: Final = "ms_summary_bridge.runs.archive "
+_PLACE: Final = "ms_summary_bridge.archive "
 _PLACE_TEXT: Final = re.compile(_PLACE + r"(replaces|follows) ([0-9]{1,19}) ([0-9a-f]{8})(?: ([0-9]{1,9}))?")
 _SMALLEST_RECORD: Final = 25  # 16 bytes around a payload that has at least a time
 _FAR: Final = 10_000  # originals to look through where nothing says how many events are gone

@@ -489,8 +489,13 @@ def test_place_reads_what_it_writes_and_nothing_else(text: str) -> None:
     assert place is None or place.encode() == text
 
 
+def test_places_of_archives_that_are_about_already_are_read() -> None:
+    assert Place.decode("ms_summary_bridge.archive replaces 12 0a1b2c3d") == Place(True, 12, 0x0A1B2C3D, 0)
+    assert Place.decode("ms_summary_bridge.archive follows 0 00000000 1") == Place(False, 0, 0, 1)
+
+
 @pytest.mark.parametrize(
-    "text", ["", "x", "ms_summary_bridge.runs.archive replaces 1", "ms_summary_bridge.runs.archive behind 1 00000000"]
+    "text", ["", "x", "ms_summary_bridge.archive replaces 1", "ms_summary_bridge.archive behind 1 00000000"]
 )
 def test_what_is_no_place_is_none(text: str) -> None:
     assert Place.decode(text) is None
