@@ -26,7 +26,7 @@ from ms_summary_bridge.values import Scalar
 
 __all__ = ["Making", "lineage_items", "made_items"]
 
-Item: TypeAlias = tuple[Key, int, float, bytes | None]
+_Item: TypeAlias = tuple[Key, int, float, bytes | None]
 """As `series.Take` takes it."""
 
 _SUMMARY: Final = 0x2A
@@ -39,7 +39,7 @@ _METADATA: Final = 0x4A
 
 def made_items(
     event: Event, payload: bytes, output: str, original: Event | None = None, derivation: int = 0
-) -> Iterator[Item]:
+) -> Iterator[_Item]:
     """Yields what an event of an output shows that was made from something else.
 
     Args:
@@ -67,7 +67,7 @@ def made_items(
         yield (content.kind, "", "drawn"), event.step, event.wall_time, _fingerprint(payload, derivation)
 
 
-def lineage_items(payloads: list[bytes], output: str) -> Iterator[Item]:
+def lineage_items(payloads: list[bytes], output: str) -> Iterator[_Item]:
     """Yields what a lineage file of ours shows that was made from the other format's session."""
     decoder = make_decoder(LINEAGE if output == MINDSPORE else output)
     derivation = 0
@@ -214,7 +214,7 @@ class Making:
         """Takes note of a version event: when a file was begun may be shown."""
         self._sink.write_version(event, source)
 
-    def carries(self, event: Event, source: str) -> tuple[bool, list[Event], list[Item]]:
+    def carries(self, event: Event, source: str) -> tuple[bool, list[Event], list[_Item]]:
         """Asks for one event.
 
         Returns:
@@ -238,7 +238,7 @@ class Making:
             return True, [], [*made_items(shown, payload, self.output, event if is_archived else None, DERIVATION)]
         return False, [shown], [*made_items(shown, payload, self.output)]
 
-    def end(self) -> tuple[list[Event], list[Item]]:
+    def end(self) -> tuple[list[Event], list[_Item]]:
         """Says that the whole source has been read; returns what the lineage file has, and what of it was made."""
         sink = self._sink
         sink.end_sources(grows=self._grows)

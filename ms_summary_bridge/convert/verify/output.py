@@ -222,14 +222,14 @@ class _Standing:
 # ------------------------------------------------------------------ files
 
 
-class FileChange(msgspec.Struct, frozen=True):
+class _FileChange(msgspec.Struct, frozen=True):
     """An output file that is not what was written."""
 
     name: str
     reason: str
 
 
-def changed_files(directory: str, known: RunState) -> list[FileChange]:
+def changed_files(directory: str, known: RunState) -> list[_FileChange]:
     """Returns the files of an output whose bytes are not those that the conversion wrote, archives included."""
     files = [*known.outputs]
     files += [
@@ -240,7 +240,7 @@ def changed_files(directory: str, known: RunState) -> list[FileChange]:
     changes = []
     for file in files:
         if file.offset and (reason := _change(os.path.join(directory, file.name), file)):
-            changes.append(FileChange(file.name, reason))
+            changes.append(_FileChange(file.name, reason))
     return changes
 
 

@@ -89,7 +89,11 @@ class _Side:
         if self.root_of(source) is not None:
             return 3
         files = {relative_path(file.path, source.path) for run in source.runs for file in run.sources}
-        return 2 if any(files & run.files.keys() for run in self.state.runs.values()) else 1
+        if any(files & run.files.keys() for run in self.state.runs.values()):
+            return 2
+        # Of another source it may be a copy, but not where there is something of this side's own format to compare.
+        is_other = bool(self.state.source) and any(run.format == self.format for run in source.runs)
+        return 0 if is_other else 1
 
     @property
     def options(self) -> ConvertOptions:
@@ -130,8 +134,6 @@ def pair_runs(a: str, b: str) -> Pairs:
     result = Pairs(unreadable=sorted({f"{p.path}: {p.reason}" for p in (*found_a.problems, *found_b.problems)}))
     if is_same:
         _part(side_a, side_b, result)
-    _leave_out(side_a, side_b, result)
-    _leave_out(side_b, side_a, result)
     for side in (side_a, side_b):
         if not side.runs and not result.pairs:
             raise NoEventsError(f"{side.path}: no event files to compare")
@@ -158,14 +160,6 @@ def _part(side_a: _Side, side_b: _Side, result: Pairs) -> None:
     side_a.runs = [run for run in side_a.runs if run not in made] if side_b.runs else []
 
 
-def _leave_out(side: _Side, outputs: _Side, result: Pairs) -> None:
-    """Leaves out what a conversion into the other side does not take, being in its target's format already."""
-    taken = [run for run in side.runs if run.format != outputs.format]
-    if outputs.format and taken and len(taken) < len(side.runs):
-        result.left_out += [run.name for run in side.runs if run.format == outputs.format]
-        side.runs = taken
-
-
 def _pair_conversions(source: _Side, output: _Side, result: Pairs, *, is_swapped: bool) -> None:
     options = output.options
     result.options = " ".join(
@@ -173,6 +167,9 @@ def _pair_conversions(source: _Side, output: _Side, result: Pairs, *, is_swapped
         + [f"--tags {options.tags!r}"] * bool(options.tags)
         + ["--no-archive"] * (not options.keep_archive)
     )
+    for side, is_taken in ((source, False), (output, True)):
+        result.left_out += [run.name for run in side.runs if (run.format == output.format) != is_taken]
+        side.runs = [run for run in side.runs if (run.format == output.format) == is_taken]
     root = output.root_of(source) or source.path
     tasks = make_tasks(source.runs, source.found, root, output.home, options, output.state)
     outputs: dict[str, Run] = {}
