@@ -130,6 +130,17 @@ def test_ranks_of_two_trainings_stay_together_in_whatever_order_they_come(tmp_pa
             assert_all_whole(tmp_path / name / f"rank_{number}")
 
 
+def test_a_rank_that_comes_when_the_first_directory_has_become_free_joins_the_others(tmp_path: Path) -> None:
+    with savers() as running:
+        running.append(Saver(tmp_path / "c", "0"))
+        for number in (0, 1):
+            launcher = {"RANK_ID": str(number), "RANK_SIZE": "2", "MS_SCHED_HOST": "127.0.0.1", "MS_SCHED_PORT": "8110"}
+            running.append(Saver(tmp_path / "c", "1", environment=launcher))
+            if number == 0:
+                running.pop(0).kill()
+        assert [saver.directory.name for saver in running] == ["c_2", "c_2"]
+
+
 def test_ranks_without_a_launcher_are_those_of_one_script(tmp_path: Path) -> None:
     with savers() as running:
         for number in (0, 1):

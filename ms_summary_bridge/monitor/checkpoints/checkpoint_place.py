@@ -71,10 +71,7 @@ class CheckpointPlace:
                 other.release()
         number = 1 + sum(other.is_ours for other in before)
         use = _Use(f"{_training(place)} {number}", os.getpid(), platform.node())
-        for number in range(1, _MOST):
-            self.directory = directory if number == 1 else f"{directory}_{number}"
-            if self._take(use):
-                break
+        self._find(use, has_ranks=place.ranks > 1)
         _PLACES.add(self)
 
     def release(self) -> None:
@@ -83,23 +80,35 @@ class CheckpointPlace:
         if self._free is not None:
             self._free()
 
-    def _take(self, use: _Use) -> bool:
+    def _find(self, use: _Use, *, has_ranks: bool) -> None:
+        # The other ranks may have come when the first directory was still in use: they are looked for before all else.
+        for joins_only in (True, False) if has_ranks else (False,):
+            for number in range(1, _MOST):
+                self.directory = self._asked if number == 1 else f"{self._asked}_{number}"
+                if joins_only and not os.path.exists(os.path.join(self.directory, LOCK_NAME)):
+                    break
+                if self._take(use, joins_only=joins_only):
+                    return
+
+    def _take(self, use: _Use, *, joins_only: bool) -> bool:
         os.makedirs(self.directory, exist_ok=True)
         descriptor = os.open(os.path.join(self.directory, LOCK_NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
-            is_taken = self._join(descriptor, use)
+            is_taken = self._join(descriptor, use, joins_only=joins_only)
         except OSError:  # the file system has no locks
-            is_taken = True
+            is_taken = not joins_only
         if is_taken:
             self._free = weakref.finalize(self, os.close, descriptor)
         else:
             os.close(descriptor)
         return is_taken
 
-    def _join(self, descriptor: int, use: _Use) -> bool:
+    def _join(self, descriptor: int, use: _Use, *, joins_only: bool) -> bool:
         """Takes the directory, or joins the ranks of the same training that have it."""
         for _ in range(_ATTEMPTS):
             if try_lock(descriptor):
+                if joins_only:
+                    return False
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, msgspec.json.encode(use), 0)
             if try_lock(descriptor, is_shared=True):  # the system may give the lock to another one between the two
