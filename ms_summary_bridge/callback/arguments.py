@@ -5,31 +5,28 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from ms_summary_bridge.errors import InvalidValueError
+from ms_summary_bridge.training.measures import to_array
 
 __all__ = ["as_batch", "as_step"]
 
 
 def as_step(step: Any, tag: str) -> int:
-    """Returns a step as an int: ints, whole floats, numpy and MindSpore numbers.
+    """Returns a step as an int: ints, whole floats, and tensors of one number, whoever made them.
 
     Raises:
         InvalidValueError: It is not a whole number, or outside 64 bits.
     """
-    value = step.asnumpy() if hasattr(step, "asnumpy") else step
     try:
-        if isinstance(value, np.ndarray):
-            value = value.item()
-        number = (
-            int(value) if isinstance(value, (float, np.floating)) and value == int(value) else operator.index(value)
-        )
+        array = None if isinstance(step, int) else to_array(step)
+        value = step if array is None else array.item()
+        number = int(value) if isinstance(value, float) and value == int(value) else operator.index(value)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidValueError(f"a step is a whole number, got {step!r}", tag=tag) from None
+        raise InvalidValueError(f"tag {tag!r}: a step is a whole number, got {step!r}") from None
     if not -(1 << 63) <= number < 1 << 63:
-        raise InvalidValueError(f"a step has 64 bits, got {number}", tag=tag)
+        raise InvalidValueError(f"tag {tag!r}: a step has 64 bits, got {number}")
     return number
 
 

@@ -26,11 +26,10 @@ from mindspore.train.callback import Callback, SummaryCollector
 from ms_summary_bridge.callback.collector import StockCollector, has_seam
 from ms_summary_bridge.callback.gradient_summary import GradientSummary
 from ms_summary_bridge.callback.session import Session
-from ms_summary_bridge.callback.step_values import StepValues, scalar_item
+from ms_summary_bridge.callback.step_values import StepValues, metric_items
 from ms_summary_bridge.callback.user_values import UserValues
 from ms_summary_bridge.errors import InvalidValueError, UsageError
 from ms_summary_bridge.files.arguments import check_path
-from ms_summary_bridge.training.measures import to_number
 
 if TYPE_CHECKING:
     from ms_summary_bridge.callback.fallback import Fallback
@@ -216,9 +215,9 @@ class SummaryBridge(Callback, UserValues):
     def _link(self) -> WriterLink | None:
         return self._open_session().link if self._is_ours() else None
 
-    def _put_user_value(self, plugin: str, tag: str, array: npt.NDArray[Any], step: int | None) -> None:
+    def _put_user_value(self, plugin: str, tag: str, array: npt.NDArray[Any], step: int) -> None:
         if self._is_ours():
-            self._open_session().put_value(plugin, tag, array, self._step if step is None else step)
+            self._open_session().put_value(plugin, tag, array, step)
 
     def landmark(self, kind: str, text: str) -> None:
         """Records a milestone as text in TensorBoard, under `milestones/<kind>`; not if `collect_landmark` is off."""
@@ -386,14 +385,11 @@ class SummaryBridge(Callback, UserValues):
             return
         metrics = dict(parameters.get("metrics") or {})
         metrics.update(parameters.get("eval_results") or {})
-        items = []
+        collected: dict[str, list[dict[str, Any]]] = {}
         for name, value in metrics.items():
-            number = to_number(value)
-            if number is None:
-                self._warn(f"metric {name}", f"the metric {name!r} is no number and is left out")
-            else:
-                items.append(scalar_item(f"eval/{name}", number))
-        self._send(self._step, {"scalar": items})
+            for plugin, items in metric_items(name, value, self._warn).items():
+                collected.setdefault(plugin, []).extend(items)
+        self._send(self._step, collected)
         if self._mode == "eval":
             self._end("eval", parameters)
             self._mode = ""

@@ -26,8 +26,9 @@ from ms_summary_bridge.training.parameters import (
     steps_of_first_call,
 )
 
-__all__ = ["StepValues", "scalar_item"]
+__all__ = ["StepValues", "metric_items", "scalar_item"]
 
+_MOST_CLASSES: Final = 32  # that get a curve each: MindInsight keeps 300 tags of a run
 _FIRST_PARAMETERS: Final = 5  # histograms without histogram_regular, as SummaryCollector
 
 
@@ -149,6 +150,24 @@ class StepValues:
 def scalar_item(tag: str, number: float) -> dict[str, Any]:
     """Returns a scalar in the form in which SummaryRecord hands values over."""
     return {"tag": tag, "value": np.asarray(number)}
+
+
+def metric_items(name: str, value: Any, warn: Callable[[str, str], None]) -> dict[str, list[dict[str, Any]]]:
+    """Returns what is recorded of a metric of an evaluation, by plugin.
+
+    A number is `eval/<name>`. One for each class, as `Recall` gives, is `eval/<name>/<class>`: a mean would hide the
+    class that fails. More of them than a page has room for are a histogram.
+    """
+    tag, array = f"eval/{name}", to_array(value)
+    if array is None or not array.size or array.dtype.kind not in "biuf":
+        warn(f"metric {name}", f"the metric {name!r} is no number and is left out")
+        return {}
+    if array.size == 1:
+        return {"scalar": [scalar_item(tag, array.item())]}
+    if array.ndim == 1 and array.size <= _MOST_CLASSES:
+        return {"scalar": [scalar_item(f"{tag}/{index}", number) for index, number in enumerate(array.tolist())]}
+    warn(f"metric {name}", f"the metric {name!r} has the shape {list(array.shape)} and is recorded as a histogram")
+    return {"histogram": [{"tag": tag, "value": array}]}
 
 
 def _step_tensor(step: int) -> Any:

@@ -17,15 +17,18 @@ __all__ = ["UserValues"]
 class UserValues:
     """The `add_*` methods of a bridge."""
 
-    def _put_user_value(self, plugin: str, tag: str, array: npt.NDArray[Any], step: int | None) -> None:
-        """Takes one checked value; a step of None is the training's own."""
+    _step = 0
+    """The training's own."""
+
+    def _put_user_value(self, plugin: str, tag: str, array: npt.NDArray[Any], step: int) -> None:
+        """Takes one checked value."""
         raise NotImplementedError
 
     def add_scalar(self, tag: str, value: Any, step: int | None = None) -> None:
         """Writes one number to both files; `step` is the training's own when None.
 
         Raises:
-            InvalidValueError: The value is not a number, or the step is not a whole number.
+            InvalidValueError: The value is not one number, or the step is not a whole number.
         """
         self._add("scalar", tag, value, step)
 
@@ -49,9 +52,7 @@ class UserValues:
         Raises:
             InvalidValueError: Another shape, or the step is not a whole number.
         """
-        array = to_array(image)
-        batch = None if array is None else as_batch(array)
-        self._add("pixels" if batch is not None and batch.dtype == np.uint8 else "image", tag, batch, step)
+        self._add("image", tag, image, step)
 
     def add_tensor(self, tag: str, value: Any, step: int | None = None) -> None:
         """Writes an array or tensor: whole to MindSpore's file, as a table and a histogram to TensorBoard's.
@@ -64,8 +65,24 @@ class UserValues:
     def _add(self, plugin: str, tag: str, value: Any, step: Any) -> None:
         if not isinstance(tag, str):
             raise InvalidValueError(f"a tag is a str, got {tag!r}")
-        array = to_array(value)
-        if array is None or array.dtype.kind not in "biufc":
-            raise InvalidValueError(f"{type(value).__name__} cannot be recorded as {plugin}: give numbers", tag=tag)
-        array = np.asarray(array)  # not of a class that the writer process would have to import
-        self._put_user_value(plugin, tag, array, None if step is None else as_step(step, tag))
+        number = self._step if step is None else as_step(step, tag)
+        try:
+            array = _array_for(plugin, value)
+        except InvalidValueError as error:
+            raise InvalidValueError(error.message, tag=tag, step=number) from None
+        if plugin == "image" and array.dtype == np.uint8:
+            plugin = "pixels"
+        self._put_user_value(plugin, tag, array, number)
+
+
+def _array_for(plugin: str, value: Any) -> npt.NDArray[Any]:
+    array = to_array(value)
+    if array is None or array.dtype.kind not in "biufc":
+        raise InvalidValueError(f"{type(value).__name__} cannot be recorded as {plugin}: give numbers")
+    if plugin == "scalar" and array.size != 1:
+        raise InvalidValueError(
+            f"a scalar is one number, and this has the shape {list(array.shape)}: add each under a tag of its own, or "
+            "use add_histogram or add_tensor"
+        )
+    array = np.asarray(array)  # not of a class that the writer process would have to import
+    return as_batch(array) if plugin == "image" else array

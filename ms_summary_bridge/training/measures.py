@@ -8,6 +8,7 @@ Source: the forms of `net_outputs` were measured on MindSpore 2.7 to 2.10 and Mi
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar, overload
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 _MIB: Final = 1 << 20
+_REFUSALS: Final = (ValueError, TypeError, RuntimeError, AttributeError, OverflowError)
 
 
 class StepOutputs(msgspec.Struct):
@@ -51,16 +53,45 @@ _Outputs = TypeVar("_Outputs", bound=StepOutputs)
 def to_array(value: Any) -> np.ndarray[Any, Any] | None:
     """Returns a number, array or tensor as an array; None for anything else.
 
-    numpy has no bfloat16, so such a tensor is cast first.
+    Tensors of MindSpore, PyTorch (on a device, with a gradient), JAX and TensorFlow are taken, and all else that has
+    `__array__`, `item()` or `__float__`. numpy has no bfloat16, so such a tensor is cast first.
     """
     if isinstance(value, (bool, int, float, np.number, np.bool_)):
         return np.asarray(value)
     if isinstance(value, np.ndarray):
-        return value
+        return _in_known_type(value)
     if hasattr(value, "asnumpy"):
-        if "bfloat16" in str(getattr(value, "dtype", "")).lower() and hasattr(value, "float"):
-            value = value.float()
-        return np.asarray(value.asnumpy())
+        return np.asarray(_without_bfloat16(value).asnumpy())
+    if isinstance(value, (str, bytes, type)):  # numpy's texts, and its types, have `__array__` too
+        return None
+    return _foreign_array(value)
+
+
+def _without_bfloat16(value: Any) -> Any:
+    is_bfloat16 = "bfloat16" in str(getattr(value, "dtype", "")).lower()
+    return value.float() if is_bfloat16 and hasattr(value, "float") else value
+
+
+def _in_known_type(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Returns an array of JAX's bfloat16 and the like, which numpy takes for raw bytes with a name, as float32."""
+    is_named = array.dtype.kind == "V" and "float" in array.dtype.name
+    return array.astype(np.float32) if is_named else array
+
+
+def _foreign_array(value: Any) -> np.ndarray[Any, Any] | None:
+    """Returns what another framework's tensor, or another number, holds; None where it will not say."""
+    with contextlib.suppress(*_REFUSALS):
+        if hasattr(value, "__array__"):
+            local = value.detach().cpu() if hasattr(value, "detach") and hasattr(value, "cpu") else value
+            array = _in_known_type(np.asarray(_without_bfloat16(local)))
+            if array.dtype.kind != "O":
+                return array
+    with contextlib.suppress(*_REFUSALS):
+        if hasattr(value, "item") and isinstance(number := value.item(), (bool, int, float, np.number)):
+            return np.asarray(number)
+    with contextlib.suppress(*_REFUSALS):
+        if hasattr(value, "__float__"):
+            return np.asarray(float(value))
     return None
 
 

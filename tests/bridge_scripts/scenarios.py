@@ -26,7 +26,7 @@ import mindspore
 import numpy as np
 import psutil
 from mindspore import Parameter, Tensor, nn
-from mindspore.train import MAE, Callback, LossMonitor, ModelCheckpoint, SummaryCollector, SummaryRecord
+from mindspore.train import MAE, Callback, LossMonitor, Metric, ModelCheckpoint, SummaryCollector, SummaryRecord
 from mindspore.train.callback import CheckpointConfig
 from scenario_run import run_all
 from small import (
@@ -616,6 +616,61 @@ def user_values(directory: Path) -> Any:
                 refused.append(str(error))
 
     train(vector_model(), 3, bridge, AtStep(add))
+    return {"refused": refused}
+
+
+class _OfEachClass(Metric):
+    """A metric that gives one number for each class, as `Recall` does."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
+
+    def clear(self) -> None:
+        pass
+
+    def update(self, *inputs: Any) -> None:
+        pass
+
+    def eval(self) -> np.ndarray:
+        return np.arange(self.count) / 8
+
+
+class _ForeignTensor:
+    """C11: what a CPU tensor of PyTorch offers."""
+
+    def __init__(self, value: float) -> None:
+        self._value = value
+
+    def item(self) -> float:
+        return self._value
+
+    def __float__(self) -> float:
+        return self._value
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self._value, dtype or np.float32)
+
+
+@scenario
+def values_of_others(directory: Path) -> Any:
+    """Metrics of one number for each class, and values that another framework made."""
+    bridge = SummaryBridge(str(directory), collect_freq=1)
+    metrics = {"recall": _OfEachClass(3), "many": _OfEachClass(1000)}
+    refused = []
+
+    def add(step: int) -> None:
+        bridge.add_scalar("foreign", _ForeignTensor(step / 2), _ForeignTensor(step))
+        try:
+            bridge.add_scalar("of each class", np.ones(3), step)
+        except ValueError as error:
+            refused.append(str(error))
+
+    model = vector_model(metrics=metrics)
+    model.fit(
+        1, vectors(2), vectors(2), callbacks=[bridge, AtStep(add)],
+        dataset_sink_mode=False, valid_dataset_sink_mode=False,
+    )  # fmt: skip
     return {"refused": refused}
 
 

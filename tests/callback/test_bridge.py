@@ -51,7 +51,16 @@ SCENARIOS = [
     *("sink", "sink_freq", "pynative"),
     *("begins_and_ends", "twice", "twice_as_long", "resumed", "record_open", "two_models", "each_its_own", "beside"),
     *("exception", "interrupted"),
-    *("data_workers", "forked_child", "user_values", "summary_writer", "rotation", "fallback", "many_processes"),
+    *(
+        "data_workers",
+        "forked_child",
+        "user_values",
+        "values_of_others",
+        "summary_writer",
+        "rotation",
+        "fallback",
+        "many_processes",
+    ),
 ]
 
 
@@ -385,6 +394,24 @@ def test_no_histogram_of_the_users_is_refused_for_what_is_in_it(scenarios: Scena
     (nan,) = series(boards(directory), "nan").numbers
     assert math.isnan(nan)
     assert series(summaries(directory), "bfloat16").numbers == [0.5]
+
+
+def test_numbers_for_each_class_are_named_and_never_averaged(scenarios: Scenarios) -> None:
+    directory = scenarios.directory("values_of_others")
+    for part in (summaries(directory), boards(directory)):
+        assert [series(part, f"eval/recall/{index}").numbers for index in range(3)] == [[0.0], [0.125], [0.25]]
+        assert series(part, "eval/recall").steps == []
+        assert series(part, "eval/many").steps == [2], "a histogram"
+    assert sum("'many' has the shape [1000]" in line for line in scenarios.log("values_of_others")) == 1
+    refused = scenarios.returned("values_of_others")["refused"]
+    assert len(refused) == 2
+    assert all(word in refused[1] for word in ("'of each class'", "[3]", "step 2", "add_histogram"))
+
+
+def test_tensors_of_other_frameworks_are_numbers(scenarios: Scenarios) -> None:
+    directory = scenarios.directory("values_of_others")
+    for part in (summaries(directory), boards(directory)):
+        assert series(part, "foreign") == ([1, 2], [0.5, 1.0])
 
 
 def test_every_call_of_tensorboardx_lands_in_the_one_file(scenarios: Scenarios) -> None:

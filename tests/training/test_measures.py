@@ -6,6 +6,8 @@ The real forms, in real trainings, are in tests/callback/test_bridge.py (`learni
 from __future__ import annotations
 
 import math
+from decimal import Decimal
+from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,6 +36,42 @@ class FakeTensor:
         return FakeTensor(self._array.astype(np.float32))
 
 
+class ForeignTensor:
+    """A tensor of PyTorch as far as this package looks at one: numpy gets it only off the device and the gradient."""
+
+    def __init__(self, value: Any, dtype: str = "torch.float32", *, is_bare: bool = False) -> None:
+        self._array = np.asarray(value, np.float32)
+        self.dtype = dtype
+        self.is_bare = is_bare
+
+    def detach(self) -> ForeignTensor:
+        return self
+
+    def cpu(self) -> ForeignTensor:
+        return ForeignTensor(self._array, self.dtype, is_bare=True)
+
+    def float(self) -> ForeignTensor:
+        return ForeignTensor(self._array, is_bare=self.is_bare)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if not self.is_bare or self.dtype == "torch.bfloat16":
+            raise TypeError("call detach().cpu() first")
+        return self._array
+
+
+class Refusing:
+    """Has all that a tensor has, and gives nothing: a tensor inside of a compiled function."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        raise RuntimeError("traced")
+
+    def item(self) -> float:
+        raise ValueError("traced")
+
+    def __float__(self) -> float:
+        raise TypeError("traced")
+
+
 class _IteratorLearningRate:
     """Named as MindSpore's own."""
 
@@ -55,11 +93,27 @@ class _IteratorLearningRate:
         ("0.5", None),
         (None, None),
         (np.array(["a"]), None),
+        (ForeignTensor(0.5), 0.5),
+        (ForeignTensor([0.5], "torch.bfloat16"), 0.5),
+        (ForeignTensor([1.0, 3.0]), 2.0),
+        (SimpleNamespace(item=lambda: 0.25), 0.25),
+        (SimpleNamespace(item=lambda: "0.25"), None),
+        (Decimal("0.5"), 0.5),
+        (Fraction(1, 4), 0.25),
+        (Refusing(), None),
+        (np.str_("0.5"), None),
+        (np.float32, None),
+        ({"loss": 0.5}, None),
         (np.array([1j]), None),
     ],
 )
 def test_a_number_is_found_or_not(value: Any, number: float | None) -> None:
     assert to_number(value) == number
+
+
+@pytest.mark.parametrize("step", [7, 7.0, np.int64(7), np.float32(7), FakeTensor(7), ForeignTensor(7.0)])
+def test_a_step_is_a_whole_number_of_any_make(step: Any) -> None:
+    assert as_step(step, "x") == 7
 
 
 def test_a_second_loss_is_no_overflow_flag() -> None:
