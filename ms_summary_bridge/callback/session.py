@@ -65,8 +65,9 @@ class Session:
         wall_time = time.time()
         for plugin in _WHOLE:
             for item in collected.pop(plugin, ()):
-                if not self.link.put("whole", plugin, wall_time, bytes(item["value"])):
-                    self.link.count_dropped(plugin, 1)
+                data = bytes(item["value"])
+                if not self.link.put("whole", plugin, wall_time, data):
+                    self.link.count_dropped(plugin, 1, f"the {plugin}", len(data))
         self.link.put_values(step, wall_time, collected)
 
     def put_failure(self) -> None:

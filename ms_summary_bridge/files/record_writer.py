@@ -15,7 +15,7 @@ from crc32c import crc32c
 from ms_summary_bridge.errors import ClosedError, FileTakenError, LogdirError, OutputChangedError, WriteError
 from ms_summary_bridge.files.arguments import check_number, check_path
 from ms_summary_bridge.files.event_file import CHUNK_BYTES, Path
-from ms_summary_bridge.files.records import encode_record
+from ms_summary_bridge.files.records import decode_record, encode_record
 
 __all__ = ["RecordWriter", "create_unique"]
 
@@ -111,6 +111,23 @@ class RecordWriter:
     def waiting_records(self) -> int:
         """Records that are not in the file yet."""
         return len(self._pending)
+
+    def payloads_from(self, offset: int) -> list[bytes]:
+        """Returns the payloads of all records from `offset` on, where one begins: also when the file has been removed.
+
+        Raises:
+            WriteError: They cannot be read back.
+        """
+        try:
+            data = os.pread(self._fd, self._written - offset, offset) + b"".join(self._pending)
+        except OSError as error:
+            raise WriteError.of_system(self.path, "read back", error) from error
+        payloads = []
+        while data:
+            record = decode_record(data)
+            payloads.append(record.payload)
+            data = data[record.end :]
+        return payloads
 
     @property
     def surplus(self) -> int:

@@ -32,6 +32,7 @@ __all__ = ["WriterLink"]
 _LOG: Final = logging.getLogger("ms_summary_bridge")
 _MAX_STARTS: Final = 3
 _STALL_SECS: Final = 30.0  # a writer process that takes nothing for so long is not waited for
+_MESSAGE_BYTES: Final = 256  # what a value of a message has around it
 _HEAVY: Final = ("histogram", "image", "pixels", "tensor", "landscape")
 
 
@@ -88,15 +89,31 @@ class WriterLink:
         is_taken = any(light.values()) and self.put("values", step, wall_time, light)
         for plugin, items in collected.items():
             if plugin in light:
-                dropped = 0 if is_taken else len(items)
-            else:
-                dropped = sum(not self.put("values", step, wall_time, {plugin: [item]}) for item in items)
-            if dropped:
-                self.count_dropped(plugin, dropped)
+                if items and not is_taken:
+                    self.count_dropped(plugin, len(items))
+                continue
+            for item in items:
+                if not self.put("values", step, wall_time, {plugin: [item]}):
+                    value = item["value"]
+                    what = f"{plugin} {item['tag']!r}, first at step {step},"
+                    self.count_dropped(plugin, 1, what, getattr(value, "nbytes", 0))
 
-    def count_dropped(self, kind: str, count: int) -> None:
-        """Counts values that were not handed over, and says so once."""
+    def count_dropped(self, kind: str, count: int, what: str = "", size: int = 0) -> None:
+        """Counts values that were not handed over, and says so once; at once of one that there can never be room for.
+
+        Args:
+            kind: Of the values.
+            count: How many.
+            what: Names the value, where it is one.
+            size: Its bytes.
+        """
         self.dropped[kind] = self.dropped.get(kind, 0) + count
+        if self._ring is not None and size + _MESSAGE_BYTES > self._ring.size:
+            room = f"queue_bytes is {self._queue_bytes}"
+            if self._ring.size < self._queue_bytes:
+                room = f"ulimit -f leaves room for {self._ring.size}"
+            self.warn(f"size {what.partition(',')[0]}", f"{what} has {size} bytes and is always left out: {room}")
+            return
         if self._starts >= _MAX_STARTS and self._process is None:
             return  # said already: there is no writer process
         self.warn(

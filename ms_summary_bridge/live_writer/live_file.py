@@ -1,13 +1,15 @@
 """One growing output of a live run, as a chain of files that nothing on the disk's side can make fail.
 
 A full disk, a removed directory or a read-only one must never reach the training: what cannot be written waits, up to a
-bound, and is tried again; beyond it, it is dropped and counted.
+bound, and is tried again; beyond it, it is dropped and counted. Where files may not grow beyond a size (`ulimit -f`), a
+new one is begun.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import stat
 from collections.abc import Callable
 from typing import Final
@@ -50,24 +52,31 @@ class LiveFile:
         self._name_of = name_of
         self._head = head
         self._warn = warn
-        self._max_file_bytes = max_file_bytes
+        soft = resource.getrlimit(resource.RLIMIT_FSIZE)[0]  # beyond it writing fails, or ends the process
+        self._file_limit = None if soft == resource.RLIM_INFINITY else soft
+        bounds = [bound for bound in (max_file_bytes, self._file_limit) if bound is not None]
+        self._max_file_bytes = min(bounds, default=None)
+        self._least_bytes = sum(len(payload) + _FRAME_BYTES for payload in head)
         self._open_mode = open_mode
         self._closed_mode = closed_mode
         self._writer: RecordWriter | None = None
         self._number = 0  # of the next file, so that a later one never takes an earlier name
         self._head_bytes = 0
         self._inode: tuple[int, int] | None = None
-        self.paths: list[str] = []
-        """The files made so far; the last one grows."""
+        self._sure = 0  # up to here the file was whole when it was last seen in its place
         self.dropped = 0
         """Records that could not be written."""
 
     def write(self, payload: bytes) -> None:
         """Takes one payload: the bytes of one event."""
-        writer = self._writer
-        if writer is not None and self._is_full_for(writer, len(payload) + _FRAME_BYTES):
+        size = len(payload) + _FRAME_BYTES
+        if self._file_limit is not None and self._least_bytes + size > self._file_limit:
+            self.dropped += 1
+            self._warn("limit", f"a record of {size} bytes is left out: a file may have {self._file_limit} (ulimit -f)")
+            return
+        if self._writer is not None and self._is_full_for(self._writer, size):
             self._finish()
-            writer = None
+        writer = self._writer
         if writer is None:
             writer = self._open()
             if writer is None:
@@ -109,7 +118,7 @@ class LiveFile:
             writer.write(payload)
         self._head_bytes = writer.offset
         self._inode = _inode(writer.path)
-        self.paths.append(writer.path)
+        self._sure = self._head_bytes
         self._writer = writer
         return writer
 
@@ -121,23 +130,63 @@ class LiveFile:
         try:
             writer.flush()
         except LogdirError as error:
-            self._warn("write", f"{error}; it is tried again")
-            return False
-        if _inode(writer.path) != self._inode:
-            self._warn("gone", f"{writer.path} was removed or replaced while it was written; a new file is begun")
-            self._finish()
+            if self._is_in_place(writer):
+                self._warn("write", f"{error}; it is tried again")
+                return False
+        if not self._is_in_place(writer):
+            return self._move_on(writer)
+        self._sure = writer.offset
         return True
 
+    def _is_in_place(self, writer: RecordWriter) -> bool:
+        return _inode(writer.path) == self._inode
+
+    def _move_on(self, gone: RecordWriter) -> bool:
+        """Leaves a file that was removed or replaced; what nobody has seen in it goes into a new one.
+
+        Returns:
+            Whether that was possible. Until it is, the records stay where they are, in a file without a name.
+        """
+        try:
+            payloads = gone.payloads_from(self._sure)
+        except LogdirError as error:
+            self._warn("gone", f"{error}; what was written there last is lost")
+            payloads = []
+        self._writer = None
+        place = "what comes next goes into a new file"
+        if payloads:
+            fresh = self._open()
+            if fresh is None:
+                self._writer = gone
+                return False
+            place = f"the {len(payloads)} records written there last are in {fresh.path}"
+            for payload in payloads:
+                with contextlib.suppress(LogdirError):  # it waits, and the flush says so
+                    fresh.write(payload)
+        with contextlib.suppress(LogdirError):
+            gone.close()
+        is_flushed = self.flush()
+        self._warn("gone", f"{gone.path} was removed or replaced while it was written; {place}")
+        return is_flushed
+
     def _finish(self) -> None:
+        if self._writer is not None and not self._is_in_place(self._writer):
+            self.flush()
         writer, self._writer = self._writer, None
         if writer is None:
             return
-        is_ours = _inode(writer.path) == self._inode
+        is_ours = self._is_in_place(writer)
+        if not is_ours:  # no other file can be made: it is lost with this one
+            with contextlib.suppress(LogdirError):
+                lost = len(writer.payloads_from(self._sure))
+                self.dropped += lost
+                self._warn("close", f"{writer.path} is gone; {lost} records are lost")
         try:
             writer.close()
         except LogdirError as error:
-            self.dropped += writer.waiting_records
-            self._warn("close", f"{error}; {writer.waiting_records} records are lost")
+            if is_ours:
+                self.dropped += writer.waiting_records
+                self._warn("close", f"{error}; {writer.waiting_records} records are lost")
         if self._closed_mode is not None and is_ours:
             with contextlib.suppress(OSError):
                 os.chmod(writer.path, self._closed_mode)

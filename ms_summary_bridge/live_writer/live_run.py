@@ -116,11 +116,11 @@ class LiveRun:
                     elif plugin == "landscape":
                         values.append(TaggedValue(item["tag"], _landscape(item["tag"], item["value"])))
                     else:
-                        self._drop(plugin, item["tag"], "not a kind of summary")
+                        self._drop(plugin, item["tag"], "not a kind of summary", step)
                 except InvalidValueError as error:
-                    self._drop(plugin, item["tag"], error.message)
+                    self._drop(plugin, item["tag"], error.message, step)
                 except (ValueError, TypeError, ArithmeticError, MemoryError) as error:
-                    self._drop(plugin, item["tag"], repr(error))
+                    self._drop(plugin, item["tag"], repr(error), step)
                 if array is not None and item.get("export_option") == "npy":
                     self._export(item["tag"], step, array)
         if not values:
@@ -128,16 +128,18 @@ class LiveRun:
         event = Event(wall_time, step, Summary(tuple(values)), mindspore.FORMAT)
         encoded = self._mindspore.encode(event)
         for loss in encoded.losses:  # what could be packed and yet has no place: a tag that no encoding holds
-            self._drop(loss.kind, loss.tag, loss.reason)
+            self._drop(loss.kind, loss.tag, loss.reason, step)
         if encoded.payload is not None:
             self.summary.write(encoded.payload)
         fresh = self._series.observe(event, event.content) if isinstance(event.content, Summary) else event
         if fresh is not None:
             self._write_board(fresh)
 
-    def _drop(self, plugin: str, tag: str, reason: str) -> None:
+    def _drop(self, plugin: str, tag: str, reason: str, step: int = 0) -> None:
         self.unpackable[plugin] += 1
-        self._warn(f"pack {plugin} {tag}", f"{plugin} {tag!r} cannot be written and is left out: {reason}")
+        self._warn(
+            f"pack {plugin} {tag}", f"{plugin} {tag!r} at step {step} cannot be written and is left out: {reason}"
+        )
 
     def _write_board(self, event: Event) -> None:
         encoded = self._tensorboard.encode(event)

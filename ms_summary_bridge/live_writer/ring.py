@@ -18,6 +18,7 @@ import fcntl
 import mmap
 import os
 import pickle
+import resource
 import select
 import struct
 from collections import deque
@@ -69,18 +70,23 @@ class RingProducer:
     """The end that puts messages in; used by one thread at a time.
 
     Args:
-        size: Bytes that may wait. Memory is taken only as it is needed.
+        size: Bytes that may wait. Memory is taken only as it is needed. Less where files may not have as much
+            (`ulimit -f`), which this memory counts as.
 
     Attributes:
+        size: Bytes that may wait.
         memory_fd: Descriptor of the shared memory, for the consumer.
         doorbell_fd: Descriptor of the pipe's reading end, for the consumer.
     """
 
     def __init__(self, size: int) -> None:
-        self._size = _aligned(size)
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        if limit != resource.RLIM_INFINITY:  # asked first: beyond it comes a signal
+            size = min(size, max(0, limit - _HEAD_BYTES - _ALIGN))
+        self.size = _aligned(size)
         self.memory_fd = _off_standard_streams(os.memfd_create("ms_summary_bridge"))
-        os.ftruncate(self.memory_fd, _HEAD_BYTES + self._size)
-        self._memory = mmap.mmap(self.memory_fd, _HEAD_BYTES + self._size)
+        os.ftruncate(self.memory_fd, _HEAD_BYTES + self.size)
+        self._memory = mmap.mmap(self.memory_fd, _HEAD_BYTES + self.size)
         self.doorbell_fd, self._bell = _open_doorbell()
         self._waiting: deque[tuple[int, int]] = deque()  # put, and not taken yet
         self._unrung: deque[tuple[int, int]] = deque()  # put, and the pipe had no room to say so
@@ -140,11 +146,11 @@ class RingProducer:
     def _room_for(self, length: int) -> int | None:
         self._forget_taken()
         if not self._waiting:
-            return 0 if length <= self._size else None
+            return 0 if length <= self.size else None
         first, (last, last_length) = self._waiting[0][0], self._waiting[-1]
         end = last + last_length
         if last >= first:  # waiting messages lie in one piece: behind it, else in front of it
-            if end + length <= self._size:
+            if end + length <= self.size:
                 return end
             return 0 if length <= first else None
         return end if end + length <= first else None

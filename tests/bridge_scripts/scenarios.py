@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import inspect
 import os
+import resource
 import shutil
 import signal
 import threading
@@ -817,6 +818,18 @@ def full_disk(directory: Path) -> Any:
         except OSError:
             pass
     return _timed(SummaryBridge(str(directory / "run"), collect_freq=1, flush_secs=0.1), lambda step: None)
+
+
+@scenario
+def file_limit(directory: Path) -> Any:
+    """As behind `ulimit -f`: no process may make a file of more than 20 kB."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        bridge = SummaryBridge(str(directory), collect_freq=1)
+        return _timed(bridge, lambda step: bridge.flush(), steps=120)  # its queue is a file, too, and so as short
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @scenario

@@ -32,7 +32,7 @@ from tests.conftest import TensorBoardServer
 pytestmark = pytest.mark.mindspore
 
 SCENARIOS = [
-    *("writer_killed", "writer_killed_always", "writer_stopped", "queue_full", "removed", "full_disk"),
+    *("writer_killed", "writer_killed_always", "writer_stopped", "queue_full", "removed", "full_disk", "file_limit"),
     *("broken_parts", "odd_values"),
 ]
 
@@ -96,7 +96,9 @@ def test_a_full_queue_keeps_the_scalars_and_counts_the_rest(scenarios: Scenarios
     assert series(summaries(directory), "0.weight/auto").steps == []
     assert_equal(directory)
     said = scenarios.log("queue_full")
-    assert sum("faster than" in line for line in said) == 1
+    assert sum("faster than" in line for line in said) == 0, "none of them can ever fit"
+    told = [line for line in said if "is always left out: queue_bytes is 5120" in line]
+    assert [line.split("'")[1] for line in told] == ["0.weight/auto", "0.bias/auto", "1.weight/auto"]
     assert sum("18 histogram values not handed over" in line for line in said) == 1
     assert series(summaries(directory), "1.bias/auto").steps == [1, 2, 3, 4, 5, 6], "this one is small"
 
@@ -104,7 +106,24 @@ def test_a_full_queue_keeps_the_scalars_and_counts_the_rest(scenarios: Scenarios
 def test_a_removed_directory_is_made_again(scenarios: Scenarios) -> None:
     assert scenarios.returned("removed")["steps"] == 8
     directory = scenarios.directory("removed") / "run"
-    assert series(summaries(directory), "loss/auto").steps == [6, 7, 8]
+    for part in (summaries(directory), boards(directory)):
+        assert series(part, "loss/auto").steps == [4, 5, 6, 7, 8], "all since the last flush that was good"
+    assert_equal(directory)
+    told = [line for line in scenarios.log("removed") if "was removed" in line]
+    assert told
+    for line in told:
+        path = line.rsplit(" ", 1)[1]
+        assert not path.startswith("/") or Path(path).exists(), "the log names no file that is not there"
+
+
+def test_a_limit_on_the_size_of_files_stops_neither_recording_nor_training(scenarios: Scenarios) -> None:
+    answer = scenarios.returned("file_limit")
+    assert answer["steps"] == 120
+    directory = scenarios.directory("file_limit")
+    for part in (summaries(directory), boards(directory)):
+        assert len(part) > 1
+        assert all(path.stat().st_size <= 20_000 for path in part)
+        assert series(part, "loss/auto").steps == [*range(1, 121)]
     assert_equal(directory)
 
 

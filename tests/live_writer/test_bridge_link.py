@@ -197,7 +197,9 @@ def test_a_stopped_writer_stops_nothing(
     assert len(kept) == 101 - link.dropped["histogram"], "what was taken is written as soon as it goes on"
 
 
-def test_scalars_and_small_arrays_are_kept_where_large_ones_find_no_room(make_link: MakeLink, tmp_path: Path) -> None:
+def test_scalars_and_small_arrays_are_kept_where_large_ones_find_no_room(
+    make_link: MakeLink, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     link = make_link(queue_bytes=1 << 16)
     both = {
         "scalar": [{"tag": "loss", "value": np.asarray(1.0)}],
@@ -205,6 +207,10 @@ def test_scalars_and_small_arrays_are_kept_where_large_ones_find_no_room(make_li
     }
     link.put_values(1, START, both)
     assert link.dropped == {"histogram": 1}
+    assert "histogram 'w', first at step 1, has 524288 bytes and is always left out: queue_bytes is 65536" in messages(
+        caplog
+    )
+    assert "faster than" not in messages(caplog), "that is not why"
     assert link.close(30)
     (summary,) = files(tmp_path / "run", "_MS")
     assert [tagged.tag for event in read(summary)[1:] for tagged in event.content.values] == ["loss", "b"]

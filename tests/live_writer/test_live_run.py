@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import stat
 import subprocess
@@ -204,12 +205,70 @@ def test_a_removed_directory_is_made_again(tmp_path: Path) -> None:
     run.live.flush()
     shutil.rmtree(directory)
     run.scalar(2, loss=2.0)
-    run.live.flush()  # finds out
+    assert run.live.flush()  # finds out
+    assert steps(files(directory, "_MS")) == steps(files(directory, "tfevents")) == [2]
     run.scalar(3, loss=3.0)
     assert run.live.flush()
     run.live.close()
-    assert steps(files(directory, "_MS")) == steps(files(directory, "tfevents")) == [3]
-    assert "gone" in run.warnings
+    assert steps(files(directory, "_MS")) == steps(files(directory, "tfevents")) == [2, 3]
+    assert "the 1 records written there last are in" in run.warnings["gone"]
+    assert run.warnings["gone"].rsplit(" ", 1)[1] in map(str, directory.iterdir()), "the log names a file that is there"
+
+
+@pytest.mark.parametrize("max_file_size", [None, 200])
+def test_a_directory_that_is_removed_before_the_end_loses_nothing_new(
+    tmp_path: Path, max_file_size: int | None
+) -> None:
+    directory = tmp_path / "run"
+    run = Run(directory, max_file_size=max_file_size)
+    run.scalar(1, loss=1.0)
+    run.live.flush()
+    run.scalar(2, loss=2.0)
+    shutil.rmtree(directory)
+    for step in (3, 4, 5, 6, 7):
+        run.scalar(step, loss=float(step))
+    run.live.close()
+    assert steps(files(directory, "_MS")) == steps(files(directory, "tfevents")) == [2, 3, 4, 5, 6, 7]
+
+
+def test_what_cannot_be_moved_waits_and_is_counted_at_the_end(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    run = Run(directory)
+    run.scalar(1, loss=1.0)
+    run.live.flush()
+    shutil.rmtree(directory)
+    directory.write_bytes(b"")
+    run.scalar(2, loss=2.0)
+    assert not run.live.flush()
+    directory.unlink()
+    run.scalar(3, loss=3.0)
+    assert run.live.flush()
+    assert steps(files(directory, "_MS")) == steps(files(directory, "tfevents")) == [2, 3]
+    shutil.rmtree(directory)
+    directory.write_bytes(b"")
+    run.scalar(4, loss=4.0)
+    run.live.close()
+    assert run.live.summary.dropped == run.live.board.dropped == 1
+    assert "1 records are lost" in run.warnings["close"]
+
+
+def test_where_files_may_not_grow_the_next_one_is_begun(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
+    try:
+        run = Run(tmp_path)
+        for step in range(200):
+            run.scalar(step, loss=float(step))
+        run.live.write_values(200, START + 200.0, {"tensor": [{"tag": "big", "value": np.zeros(1000)}]})
+        run.scalar(201, loss=1.0)
+        assert run.live.flush()
+        run.live.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert steps(files(tmp_path, "_MS")) == [*range(200), 201]
+    assert steps(files(tmp_path, "tfevents")) == [*range(202)], "a table and a histogram are short"
+    assert run.live.summary.dropped == 1
+    assert "ulimit -f" in run.warnings["limit"]
 
 
 def test_a_file_that_was_replaced_is_not_touched(tmp_path: Path) -> None:
@@ -225,7 +284,7 @@ def test_a_file_that_was_replaced_is_not_touched(tmp_path: Path) -> None:
     run.live.close()
     assert path.read_bytes() == b"somebody else's"
     assert stat.S_IMODE(path.stat().st_mode) != 0o400
-    assert steps([other for other in files(tmp_path, "_MS") if other != path]) == [3]
+    assert steps([other for other in files(tmp_path, "_MS") if other != path]) == [2, 3]
 
 
 def test_a_place_where_nothing_can_be_written_is_counted(tmp_path: Path) -> None:
