@@ -23,13 +23,15 @@ import mindspore
 import numpy.typing as npt
 from mindspore.train.callback import Callback, SummaryCollector
 
-from ms_summary_bridge.callback.collector import StockCollector, has_seam
+from ms_summary_bridge.callback.arguments import check_bytes, check_directory, check_seconds, check_switch
+from ms_summary_bridge.callback.collector import StockCollector, has_seam, without_training
 from ms_summary_bridge.callback.gradient_summary import GradientSummary
+from ms_summary_bridge.callback.record import Record
 from ms_summary_bridge.callback.session import Session
 from ms_summary_bridge.callback.step_values import StepValues, metric_items
 from ms_summary_bridge.callback.user_values import UserValues
-from ms_summary_bridge.errors import InvalidValueError, UsageError
-from ms_summary_bridge.files.arguments import check_path
+from ms_summary_bridge.errors import UsageError
+from ms_summary_bridge.training.hook_names import HookNames
 
 if TYPE_CHECKING:
     from ms_summary_bridge.callback.fallback import Fallback
@@ -47,9 +49,14 @@ _Hook = TypeVar("_Hook", bound=Callable[..., None])
 
 def _guarded(hook: _Hook) -> _Hook:
     """A fault in one of our hooks is logged once for each kind; it never reaches the training."""
+    _, mode, old = hook.__name__.split("_", 2)
 
     @functools.wraps(hook)
     def call(self: SummaryBridge, run_context: Any) -> None:
+        if old in self._overridden and self._is_done_by_old_name(mode, old, run_context):
+            return
+        if old == "begin":
+            self._move_here()
         if not self._is_ours():
             return
         try:
@@ -64,17 +71,18 @@ def _guarded(hook: _Hook) -> _Hook:
     return call  # type: ignore[return-value]
 
 
-class SummaryBridge(Callback, UserValues):
+class SummaryBridge(HookNames, Callback, UserValues):
     """Writes MindInsight summary files and TensorBoard event files while a model trains.
 
     It takes every argument of `mindspore.train.SummaryCollector` under the same name and with the same meaning, except
-    where noted, and replaces it: the two cannot be used together.
+    where noted, and in the same order; its own are given by name. It replaces it: the two cannot be used together. A
+    subclass may override the hooks under their old names (`step_end`) and use `self._record`, as one of
+    SummaryCollector does.
 
     Args:
         summary_dir: Directory for MindSpore's summary files. In distributed training each rank writes to
             `rank_<n>` below it, because both viewers take a directory for one run; unless the name ends in the
             number of the rank already.
-        tensorboard_dir: Directory for the TensorBoard file; `summary_dir` when None.
         collect_freq: Collect at the first step that reaches each multiple of this. Steps are counted in data sink mode
             too (SummaryCollector counts epochs there).
         num_process: Taken for compatibility; one writer process is used whatever it says.
@@ -85,6 +93,7 @@ class SummaryBridge(Callback, UserValues):
         collect_tensor_freq: As for SummaryCollector.
         max_file_size: Bytes after which both files are continued in a new one (SummaryCollector drops what follows).
         export_options: As for SummaryCollector.
+        tensorboard_dir: Directory for the TensorBoard file; `summary_dir` when None.
         collect_graph: Switch for `collect_graph` and `collect_dataset_graph`; None leaves them as they are.
         collect_trainable_params: True for histograms of all trainable parameters, False for none; None for the first
             five, or as `histogram_regular` says.
@@ -95,7 +104,7 @@ class SummaryBridge(Callback, UserValues):
         queue_bytes: Most memory in bytes for values that wait to be written. Beyond it, arrays are dropped and counted.
 
     Raises:
-        ValueError: An argument that SummaryCollector refuses.
+        ValueError: An argument that SummaryCollector refuses. A subclass overrides what is never called.
         TypeError: As SummaryCollector.
 
     Example:
@@ -105,7 +114,6 @@ class SummaryBridge(Callback, UserValues):
     def __init__(
         self,
         summary_dir: str | os.PathLike[str],
-        tensorboard_dir: str | os.PathLike[str] | None = None,
         collect_freq: int = 10,
         num_process: int = 32,
         collect_specified_data: dict[str, Any] | None = None,
@@ -115,6 +123,7 @@ class SummaryBridge(Callback, UserValues):
         max_file_size: int | None = None,
         export_options: dict[str, str | None] | None = None,
         *,
+        tensorboard_dir: str | os.PathLike[str] | None = None,
         collect_graph: bool | None = None,
         collect_trainable_params: bool | None = None,
         collect_loss: bool | None = None,
@@ -124,16 +133,26 @@ class SummaryBridge(Callback, UserValues):
         queue_bytes: int = _QUEUE_BYTES,
     ) -> None:
         super().__init__()
-        self._pid = os.getpid()
-        self._lock = threading.RLock()
-        self._warned: set[str] = set()
-        self._summary_dir = os.path.abspath(os.path.expanduser(check_path("summary_dir", summary_dir)))
+        self._refuse_overrides()
+        if isinstance(collect_freq, (str, os.PathLike)):
+            raise TypeError(
+                f"collect_freq: must be an int, not {collect_freq!r}; the directory of the TensorBoard file is given "
+                f"by name: tensorboard_dir={os.fspath(collect_freq)!r}"
+            )
+        for name, switch in (
+            ("graph", collect_graph),
+            ("trainable_params", collect_trainable_params),
+            ("loss", collect_loss),
+        ):
+            check_switch(f"collect_{name}", switch, or_none=True)
+        check_switch("collect_lr", collect_lr)
+        check_switch("collect_landmark", collect_landmark)
+        check_seconds("flush_secs", flush_secs)
+        check_bytes("queue_bytes", queue_bytes)
+        self._summary_dir = check_directory("summary_dir", summary_dir)
         board = summary_dir if tensorboard_dir is None else tensorboard_dir
-        self._tensorboard_dir = os.path.abspath(os.path.expanduser(check_path("tensorboard_dir", board)))
-        if not 0 < flush_secs < float("inf"):
-            raise InvalidValueError(f"flush_secs is a positive number of seconds, got {flush_secs!r}")
-        if queue_bytes < 1:
-            raise InvalidValueError(f"queue_bytes is a positive number of bytes, got {queue_bytes!r}")
+        self._tensorboard_dir = check_directory("tensorboard_dir", board)
+        self._warned: set[str] = set()
         self._max_file_size = max_file_size
         self._flush_secs = float(flush_secs)
         self._queue_bytes = queue_bytes
@@ -154,19 +173,61 @@ class SummaryBridge(Callback, UserValues):
         )
         self._collects_histograms = collect_trainable_params is not False
         self._collect_freq = collect_freq
+        self._reached = 0  # the last step of the trainings so far, as it was recorded
+        self._start_here()
+
+    def _start_here(self) -> None:
+        """Takes up work in this process: nothing of another one's is used."""
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
         self._session: Session | None = None
         self._stock: StockCollector | None = None
         self._fallback: Fallback | None = None
         self._summary_writer: BridgeSummaryWriter | None = None
+        self._own_record: Record | None = None
         self._depth = 0
         self._mode = ""
         self._step = 0
-        self._reached = 0  # the last step of the trainings so far, as it was recorded
         self._behind = 0  # what the steps of this training are recorded behind
         self._reset_training()
         atexit.register(_close_at_exit, weakref.ref(self))  # weakly: it would keep every model ever trained in memory
 
+    def _move_here(self) -> None:
+        """Takes up work in a forked child of the process that made the bridge, where a training begins."""
+        if os.getpid() != self._pid:
+            if self._stock is not None:  # the parent's training is not this one's
+                with contextlib.suppress(Exception):
+                    self._stock.close()
+            if self._collector is not None:
+                self._collector = without_training(self._collector)
+            self._start_here()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns what a copy, in this process or another one, begins with: what was asked for, and nothing open."""
+        state = {name: value for name, value in vars(self).items() if name not in _OF_PROCESS}
+        if self._collector is not None:
+            state["_collector"] = without_training(self._collector)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._start_here()
+
     # ------------------------------------------------------------------ construction
+
+    def _refuse_overrides(self) -> None:
+        """Refuses a subclass that overrides what SummaryCollector calls inside, and a bridge never does.
+
+        Raises:
+            UsageError: It does.
+        """
+        for kind in type(self).__mro__[: type(self).__mro__.index(SummaryBridge)]:
+            for name in vars(kind):
+                if name in vars(SummaryCollector) and not hasattr(SummaryBridge, name):
+                    raise UsageError(
+                        f"{kind.__name__} overrides {name} of SummaryCollector, which SummaryBridge does not call: "
+                        "write on_train_step_end, or another hook, and self.add_scalar(tag, value) in its place"
+                    )
 
     def _make_collector(self, **arguments: Any) -> SummaryCollector | None:
         """Makes the SummaryCollector inside; None when its directory cannot be made, which is said once."""
@@ -219,6 +280,17 @@ class SummaryBridge(Callback, UserValues):
         if self._is_ours():
             self._open_session().put_value(plugin, tag, array, step)
 
+    @property
+    def _record(self) -> Record:
+        """What sub-classes of SummaryCollector call `add_value` on."""
+        if self._own_record is None:
+            self._own_record = Record(self._add, self.flush, self._warn, self._summary_dir)
+        return self._own_record
+
+    def _put_added(self) -> None:
+        if self._own_record is not None:
+            self._own_record.record(self._step)
+
     def landmark(self, kind: str, text: str) -> None:
         """Records a milestone as text in TensorBoard, under `milestones/<kind>`; not if `collect_landmark` is off."""
         if self._collects_landmark and self._is_ours() and self._fallback is None:
@@ -257,6 +329,7 @@ class SummaryBridge(Callback, UserValues):
 
     def __enter__(self) -> SummaryBridge:
         # model.fit enters every callback again for each evaluation, so this counts.
+        self._move_here()
         self._depth += 1
         return self
 
@@ -328,6 +401,7 @@ class SummaryBridge(Callback, UserValues):
         self._values.end_step(step, now, parameters)
         if self._fallback is not None:
             self._fallback.collector.step_end(run_context)
+            self._put_added()
             return
         if parameters.get("dataset_sink_mode"):
             self._warn("sink", "in data sink mode MindSpore calls back once for each sink: there is one point for each")
@@ -338,6 +412,7 @@ class SummaryBridge(Callback, UserValues):
         is_due = self._is_due(last, step)
         takes_tensors = last is None or _reaches(self._tensor_steps, last, step)
         if is_due or takes_tensors:
+            self._put_added()
             self._collect(parameters, is_due=is_due, takes_tensors=takes_tensors)
 
     @_guarded
@@ -362,6 +437,7 @@ class SummaryBridge(Callback, UserValues):
             self._fallback.collector.end(run_context)
             return
         parameters = run_context.original_args()
+        self._put_added()
         self._note_checkpoints(parameters)
         self._end("train", parameters)
         self.landmark("training", f"training ends at step {self._step}")
@@ -389,6 +465,7 @@ class SummaryBridge(Callback, UserValues):
         for name, value in metrics.items():
             for plugin, items in metric_items(name, value, self._warn).items():
                 collected.setdefault(plugin, []).extend(items)
+        self._put_added()
         self._send(self._step, collected)
         if self._mode == "eval":
             self._end("eval", parameters)
@@ -481,6 +558,15 @@ class SummaryBridge(Callback, UserValues):
             if path and path != self._checkpoints.get(place):
                 self._checkpoints[place] = path
                 self.landmark("checkpoint", f"checkpoint saved: {path}")
+
+
+_OF_PROCESS: Final = frozenset(
+    (
+        *("_pid", "_lock", "_session", "_stock", "_fallback", "_summary_writer", "_own_record"),
+        *("_values", "_checkpoints", "_tensor_steps"),
+    )
+)
+"""Attributes that `_start_here` makes anew, and no copy has."""
 
 
 def _close_at_exit(reference: weakref.ref[SummaryBridge]) -> None:

@@ -11,13 +11,14 @@ in MindSpore 2.0 to 2.10; `has_seam` says whether they are there.
 from __future__ import annotations
 
 import contextlib
+import copy
 import threading
 import weakref
 from collections.abc import Callable
 from importlib import metadata
 from typing import Any, Final
 
-__all__ = ["Collected", "StockCollector", "has_seam"]
+__all__ = ["Collected", "StockCollector", "has_seam", "without_training"]
 
 _METHODS: Final = (
     "_collect_graphs",
@@ -49,6 +50,15 @@ def has_seam() -> bool:
         and all(hasattr(SummaryCollector, name) for name in _METHODS)
         and all(hasattr(record, name) for name in ("add_value", "record", "set_mode", "close", "count"))
     )
+
+
+def without_training(collector: Any) -> Any:
+    """Returns a copy of a SummaryCollector that has seen no training, and so can go to another process."""
+    clean = copy.copy(collector)
+    clean._record = clean._temp_optimizer = None
+    clean._has_saved_graph = clean._has_saved_custom_data = False
+    vars(clean).pop(_NETWORK, None)
+    return clean
 
 
 class _StandIn:

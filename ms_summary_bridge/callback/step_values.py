@@ -2,7 +2,8 @@
 
 Imports mindspore. All numbers but the parameters come from `training.measuring`, in which a monitor beside the bridge
 takes part. `loss/auto` is what the network returned, as SummaryCollector records it: a sum where a framework sums over
-micro batches.
+micro batches. MindInsight's dashboard draws the first two tags of the alphabet, so no scalar of a step has one before
+the loss: `epoch` and `grad_norm` are below `train_info/`.
 """
 
 from __future__ import annotations
@@ -122,10 +123,10 @@ class StepValues:
                     self._best, self._best_is_new = outputs.loss, True
         if not self._collects_lr or self._step is None:
             return items
-        extras: dict[str, float | None] = {"epoch": float(parameters.get("cur_epoch_num") or 0)}
+        extras: dict[str, float | None] = {"train_info/epoch": float(parameters.get("cur_epoch_num") or 0)}
         rate = outputs.learning_rate
         extras |= self.measuring.rates.at(self._step) if rate is None else {"lr": rate}
-        extras |= {"loss_scale": outputs.loss_scale, "grad_norm": outputs.grad_norm}
+        extras |= {"loss_scale": outputs.loss_scale, "train_info/grad_norm": outputs.grad_norm}
         window = self.measuring.take()
         if window is not None:
             extras |= {"step_time": window.step_time, "samples_per_second": window.samples_per_second}

@@ -34,6 +34,7 @@ from ms_summary_bridge.monitor.steps.step_tap import StepTap
 from ms_summary_bridge.monitor.watchdog.watchdog_link import WatchdogLink
 from ms_summary_bridge.training.distributed import find_place
 from ms_summary_bridge.training.faults import Faults, guarded
+from ms_summary_bridge.training.hook_names import HookNames
 from ms_summary_bridge.training.learning_rate import find_optimizer, rate_reader
 from ms_summary_bridge.training.measuring import Measuring, join
 from ms_summary_bridge.training.parameters import (
@@ -45,7 +46,7 @@ from ms_summary_bridge.training.parameters import (
 __all__ = ["MindSporeTransformersMonitor"]
 
 
-class MindSporeTransformersMonitor(Callback):
+class MindSporeTransformersMonitor(HookNames, Callback):
     """Records a training: values at intervals, console lines, a journal, and warnings.
 
     In a pipeline only the ranks of the last stage have the training's loss, so the console of rank 0, which is in the

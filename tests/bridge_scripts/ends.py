@@ -6,11 +6,14 @@ Usage: python tests/bridge_scripts/ends.py MODE DIRECTORY
 * `paced`: says `<step>` on stdout after each step, and waits for a line on stdin before the next.
 * `readonly`: trains into DIRECTORY/there and into a new directory beside it, neither of which can be written to, and
   then into one that this user may not make; says `done`.
+* `forked`, `spawned`: a bridge made here, and a training in another process, into DIRECTORY/run.
+* `daemon`: the same in a process that outlives the one that made the bridge.
 * `ranks`: one rank of a distributed training (under msrun), into DIRECTORY/run.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import sys
 from pathlib import Path
@@ -53,6 +56,37 @@ def readonly(directory: Path) -> None:
     os.write(1, b"done\n")
 
 
+def _train_there(bridge: SummaryBridge) -> None:
+    train(vector_model(), 3, bridge)
+
+
+def forked(directory: Path) -> None:
+    _in_process("fork", directory)
+
+
+def spawned(directory: Path) -> None:
+    _in_process("spawn", directory)
+
+
+def _in_process(method: str, directory: Path) -> None:
+    bridge = SummaryBridge(str(directory / "run"), collect_freq=1)
+    process = multiprocessing.get_context(method).Process(target=_train_there, args=(bridge,))
+    process.start()
+    process.join()
+    sys.exit(process.exitcode)
+
+
+def daemon(directory: Path) -> None:
+    bridge = SummaryBridge(str(directory / "run"), collect_freq=1)
+    reading, writing = os.pipe()
+    if os.fork():
+        os.close(writing)
+        os.read(reading, 1)  # until the child is gone
+        return
+    os.setsid()
+    _train_there(bridge)
+
+
 def ranks(directory: Path) -> None:
     from mindspore.communication import get_rank, init
 
@@ -65,4 +99,6 @@ def ranks(directory: Path) -> None:
 if __name__ == "__main__":
     mindspore.set_device("CPU")
     mindspore.set_context(mode=mindspore.GRAPH_MODE)
-    {"endless": endless, "paced": paced, "readonly": readonly, "ranks": ranks}[sys.argv[1]](Path(sys.argv[2]))
+    {function.__name__: function for function in (endless, paced, readonly, forked, spawned, daemon, ranks)}[
+        sys.argv[1]
+    ](Path(sys.argv[2]))

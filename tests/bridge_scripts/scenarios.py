@@ -9,9 +9,11 @@ what it shows, tests/callback/test_bridge.py says what must be true of it.
 
 from __future__ import annotations
 
+import copy
 import gc
 import inspect
 import os
+import pickle
 import resource
 import shutil
 import signal
@@ -28,7 +30,7 @@ import numpy as np
 import psutil
 from mindspore import Parameter, Tensor, nn
 from mindspore.train import MAE, Callback, LossMonitor, Metric, ModelCheckpoint, SummaryCollector, SummaryRecord
-from mindspore.train.callback import CheckpointConfig
+from mindspore.train.callback import CheckpointConfig, RunContext, _InternalCallbackParam
 from scenario_run import run_all
 from small import (
     AtStep,
@@ -43,6 +45,8 @@ from small import (
 from ms_summary_bridge import SummaryBridge
 from ms_summary_bridge.callback import bridge as bridge_module
 from ms_summary_bridge.live_writer import link as link_module
+from ms_summary_bridge.monitor.callback import MindSporeTransformersMonitor
+from runs import series, summaries
 
 Scenario = Callable[[Path], Any]
 SCENARIOS: dict[str, Scenario] = {}
@@ -121,8 +125,8 @@ def switched_on(directory: Path) -> None:
 
     bridge = SummaryBridge(
         str(directory / "ms"),
-        str(directory / "tb"),
         collect_freq=1,
+        tensorboard_dir=str(directory / "tb"),
         keep_default_action=False,
         collect_graph=True,
         collect_trainable_params=True,
@@ -162,6 +166,33 @@ def signature(directory: Path) -> Any:
             wrong[f"{name}={bad!r}"] = ["ValueError", "accepted"]
         except ValueError:
             wrong[f"{name}={bad!r}"] = ["ValueError", "ValueError"]
+    (directory / "file").touch()
+    said = {}
+    for arguments, name, bad in [
+        ((), "flush_secs", "5"),
+        ((), "flush_secs", float("inf")),
+        ((), "queue_bytes", float("nan")),
+        ((), "queue_bytes", 0),
+        ((), "collect_lr", "False"),
+        ((), "collect_landmark", 0),
+        ((), "collect_loss", "False"),
+        ((), "collect_graph", 1),
+        ((), "collect_trainable_params", "none"),
+        ((), "collect_freq", "10"),
+        ((), "max_file_size", "5"),
+        ((), "keep_default_action", "False"),
+        ((), "tensorboard_dir", ""),
+        ((), "tensorboard_dir", str(directory / "file")),
+        (("",), "summary_dir", None),
+        ((str(directory / "file"),), "summary_dir", None),
+        ((str(directory / "own"), str(directory / "tb")), "tensorboard_dir=", None),
+    ]:
+        given = {} if bad is None else {name: bad}
+        try:
+            SummaryBridge(*(arguments or (str(directory / "own"),)), **given)
+            said[f"{name} {bad!r} {len(said)}"] = [name, "", "accepted"]
+        except (TypeError, ValueError) as error:
+            said[f"{name} {bad!r} {len(said)}"] = [name, type(error).__name__, str(error)]
     return {
         "missing": [name for name in theirs if name not in ours],
         "defaults": {
@@ -170,6 +201,10 @@ def signature(directory: Path) -> Any:
             if name in ours and p.default != ours[name].default
         },
         "wrong": wrong,
+        "said": said,
+        "positional": [
+            [name for name, p in parameters.items() if p.kind is not p.KEYWORD_ONLY] for parameters in (ours, theirs)
+        ],
     }
 
 
@@ -305,6 +340,132 @@ def _b20_cases() -> list[tuple[str, Any, float | None]]:
         ("mindformers", (make([0.75]), make(False), make(2.0), make(0.125), make([3.5])), 0.75),
         ("mindformers_no_norm", (make([0.75]), make(False), make(2.0), make(0.125), None), 0.75),
     ]
+
+
+def _loop(callback: Any, hooks: tuple[str, ...], epochs: int = 2, steps: int = 3) -> None:
+    """A training without `Model.train`, as articles show it: it calls those of a callback's hooks that are named."""
+    model = vector_model()
+    network = model.train_network
+    parameters = _InternalCallbackParam()
+    parameters.update(
+        train_network=network, epoch_num=epochs, batch_num=steps, mode="train", cur_step_num=0, optimizer=None,
+        list_callback=[callback], network=network, parallel_mode="stand_alone", device_number=1, train_dataset=None,
+        loss_fn=None, dataset_sink_mode=False,
+    )  # fmt: skip
+    context = RunContext(parameters)
+
+    def call(*names: str) -> None:
+        for name in names:
+            if name in hooks:
+                getattr(callback, name)(context)
+
+    call("begin")
+    for epoch in range(1, epochs + 1):
+        parameters.cur_epoch_num = epoch
+        call("epoch_begin")
+        for x, y in vectors(steps).create_tuple_iterator():
+            parameters.cur_step_num += 1
+            call("step_begin")
+            parameters.net_outputs = network(x, y)
+            time.sleep(0.02)
+            call("step_end", "on_train_step_end")
+        call("epoch_end")
+    call("end")
+
+
+OLD_HOOKS = ("begin", "epoch_begin", "step_begin", "step_end", "epoch_end", "end")
+
+
+@scenario
+def by_hand(directory: Path) -> Any:
+    """Loops that drive callbacks by hand: with the old names of the hooks, or the end of steps alone."""
+    loops = {
+        "old": OLD_HOOKS,
+        "no beginnings": ("begin", "step_end", "epoch_end", "end"),
+        "steps": ("on_train_step_end",),
+        "old steps": ("step_end",),
+    }
+    for name, hooks in loops.items():
+        bridge = SummaryBridge(str(directory / name), collect_freq=1)
+        _loop(bridge, hooks)
+        bridge.close()
+        monitor = MindSporeTransformersMonitor(
+            metrics=["loss"], interval=0, save_dir=str(directory / f"monitor {name}"), run_id="run"
+        )
+        _loop(monitor, hooks)
+        monitor.close()
+    return list(loops)
+
+
+class _Published(SummaryBridge):
+    """As published sub-classes of SummaryCollector are: old names, and values through the record."""
+
+    def __init__(self, directory: str, *, takes_steps: bool = True) -> None:
+        super().__init__(directory, 1)
+        self.seen: list[str] = []
+        self.takes_steps = takes_steps
+
+    def begin(self, run_context: Any) -> None:
+        self.seen.append(f"begin {run_context.original_args().mode}")
+        super().begin(run_context)
+
+    def step_end(self, run_context: Any) -> None:
+        parameters = run_context.original_args()
+        self.seen.append(f"step {parameters.mode}")
+        if parameters.mode == "train":
+            self._record.add_value("scalar", "doubled", Tensor(2.0 * parameters.cur_step_num))
+        if self.takes_steps:
+            super().step_end(run_context)
+
+    def epoch_end(self, run_context: Any) -> None:
+        super().epoch_end(run_context)
+        if run_context.original_args().mode == "eval":
+            return
+        epoch = run_context.original_args().cur_epoch_num
+        self._record.add_value("scalar", "by epoch", Tensor(epoch / 2))
+        self._record.add_value("scalar", "no number", "five")
+        self._record.add_value("graph", "graph", None)
+        self._record.record(epoch)
+        self._record.flush()
+
+
+@scenario
+def published(directory: Path) -> Any:
+    model = vector_model(metrics={"mae": MAE()})
+    bridge = _Published(str(directory / "model"))
+    train(model, 3, bridge, epochs=2)  # `Model.fit` refuses old names itself
+    model.eval(vectors(2), callbacks=[bridge], dataset_sink_mode=False)
+    by_hand = _Published(str(directory / "by hand"))
+    _loop(by_hand, OLD_HOOKS)
+    by_hand.close()
+    apart = _Published(str(directory / "apart"), takes_steps=False)
+    train(vector_model(), 2, apart)
+
+    class Refused(SummaryBridge):
+        def _collect_metric(self, parameters: Any) -> None:
+            pass
+
+    try:
+        Refused(str(directory / "refused"))
+        refused = "accepted"
+    except ValueError as error:
+        refused = str(error)
+    return {"model": bridge.seen, "by hand": by_hand.seen, "refused": refused}
+
+
+@scenario
+def copies(directory: Path) -> Any:
+    """Copies of a bridge, before and after it has seen a training."""
+    bridge = SummaryBridge(str(directory), 1)
+    steps = []
+    for made in ("deepcopy", "pickle", "deepcopy", "pickle"):
+        other = copy.deepcopy(bridge) if made == "deepcopy" else pickle.loads(pickle.dumps(bridge))
+        before = len(series(summaries(directory), "loss/auto").steps)
+        train(vector_model(), 2, other)
+        steps.append(len(series(summaries(directory), "loss/auto").steps) - before)
+        if len(steps) == 2:
+            train(vector_model(), 2, bridge)
+    return {"steps": steps, "writers": len(writers()), "count": SummaryRecord.count}
 
 
 @scenario

@@ -7,6 +7,7 @@ takes longer than any of them. Faults and ends of processes are in tests/callbac
 from __future__ import annotations
 
 import io
+import json
 import math
 import re
 import shutil
@@ -27,7 +28,7 @@ from ms_summary_bridge.formats.sessions.lineage import read_lineage
 from ms_summary_bridge.runs.inspect import inspect_logdir
 from ms_summary_bridge.runs.logdir import Run, discover
 from ms_summary_bridge.runs.reading import read_points
-from ms_summary_bridge.values import Image
+from ms_summary_bridge.values import Image, Scalar
 from tests.bridge_scripts.runs import (
     Scenarios,
     boards,
@@ -47,6 +48,7 @@ pytestmark = pytest.mark.mindspore
 
 SCENARIOS = [
     *("stock", "same", "defaults", "switched_off", "switched_on", "signature", "landscape", "checkpoints", "fit"),
+    *("by_hand", "published", "copies"),
     *("learning_rates", "changed_learning_rate", "no_optimizer", "outputs", "nan_first"),
     *("sink", "sink_freq", "pynative"),
     *("begins_and_ends", "twice", "twice_as_long", "resumed", "record_open", "two_models", "each_its_own", "beside"),
@@ -106,7 +108,7 @@ def test_the_values_are_those_of_summary_collector(scenarios: Scenarios) -> None
     (theirs,), (ours,) = (discover(scenarios.directory(name)).runs for name in ("stock", "same"))
     want, got = points_of(theirs), points_of(ours)
     whole = {(kind, "") for kind in ("graph", "dataset_graph", "train_lineage", "user_defined_info")}
-    extra = {"epoch", "lr", "step_time", "samples_per_second"}
+    extra = {"train_info/epoch", "lr", "step_time", "samples_per_second"}
     assert want.keys() <= got.keys()
     assert {tag for kind, tag in got.keys() - want.keys()} == extra
     for key in want.keys() - whole:
@@ -211,7 +213,7 @@ def test_every_switch_on_collects_where_the_default_would_not(scenarios: Scenari
     assert boards(base / "ms") == []
     assert summaries(base / "tb") == []
     tags = {tagged.tag for tagged in values_of(summaries(base / "ms")[0])}
-    assert {"loss/auto", "lr", "epoch", "0.weight/auto", "1.bias/auto"} <= tags
+    assert {"loss/auto", "lr", "train_info/epoch", "0.weight/auto", "1.bias/auto"} <= tags
     assert verify_logdirs(str(base / "ms"), str(base / "tb")).is_equal
 
 
@@ -221,6 +223,71 @@ def test_every_argument_of_summary_collector_is_taken(scenarios: Scenarios) -> N
     assert answer["defaults"] == {}
     for call, (theirs, ours) in answer["wrong"].items():
         assert theirs == ours != "accepted", call
+    ours, theirs = answer["positional"]
+    assert ours == theirs, "and in the same order"
+
+
+def test_a_wrong_argument_is_named(scenarios: Scenarios) -> None:
+    said = scenarios.returned("signature")["said"]
+    assert len(said) == 17, "each call once"
+    for call, (name, kind, message) in said.items():
+        assert name in message, call
+        assert kind in ("TypeError", "ValueError", "UsageError"), call
+        assert message != "accepted", call
+    assert said["flush_secs '5' 0"][1] == said["collect_lr 'False' 4"][1] == "TypeError"
+
+
+# ------------------------------------------------------------------ driven by hand, and inherited from
+
+
+def test_a_loop_that_calls_the_hooks_by_their_old_names_is_recorded(scenarios: Scenarios) -> None:
+    base = scenarios.directory("by_hand")
+    for name in scenarios.returned("by_hand"):
+        for part in (summaries(base / name), boards(base / name)):
+            assert series(part, "loss/auto").steps == [1, 2, 3, 4, 5, 6], name
+        assert_whole(base / name)
+        (journal,) = (base / f"monitor {name}").rglob("rank_0/metrics.jsonl")
+        lines = [json.loads(line) for line in journal.read_text().splitlines()]
+        assert [line["step"] for line in lines if "loss" in line.get("values", ())] == [1, 2, 3, 4, 5, 6], name
+    assert not [line for line in scenarios.log("by_hand") if "failed" in line]
+    told = [text for _, tag, text in milestones(base / "old") if tag == "milestones/training"]
+    assert told == ["training begins: 2 epochs of 3 steps", "training ends at step 6"]
+
+
+def test_a_step_end_alone_is_no_waiting_for_data(scenarios: Scenarios) -> None:
+    base = scenarios.directory("by_hand")
+    for name in ("steps", "old steps", "no beginnings"):
+        text = "".join(path.read_text() for path in (base / f"monitor {name}").rglob("*.jsonl"))
+        assert "waiting for data" not in text, name
+
+
+def test_a_subclass_with_old_names_and_a_record_is_called(scenarios: Scenarios) -> None:
+    answer = scenarios.returned("published")
+    assert answer["model"] == ["begin train", *["step train"] * 6, "begin eval", "step eval", "step eval"]
+    assert answer["by hand"] == ["begin train", *["step train"] * 6]
+    base = scenarios.directory("published")
+    for name in ("model", "by hand"):
+        for part in (summaries(base / name), boards(base / name)):
+            assert series(part, "loss/auto").steps == [1, 2, 3, 4, 5, 6], "once each"
+            assert series(part, "doubled") == ([1, 2, 3, 4, 5, 6], [2.0, 4.0, 6.0, 8.0, 10.0, 12.0])
+            assert series(part, "by epoch").numbers[:2] == [0.5, 1.0]
+    assert series(summaries(base / "apart"), "loss/auto").steps == [], "it does not call super()"
+    assert all(word in answer["refused"] for word in ("Refused", "_collect_metric", "add_scalar"))
+    assert sum("'no number'" in line for line in scenarios.log("published")) == 3, "once for each bridge"
+
+
+def test_a_copy_records_like_the_one_it_was_made_of(scenarios: Scenarios) -> None:
+    assert scenarios.returned("copies") == {"steps": [2, 2, 2, 2], "writers": 0, "count": 0}
+    assert all("counts its steps from 1 again" in line for line in scenarios.log("copies"))
+
+
+@pytest.mark.parametrize("mode", ["forked", "daemon", "spawned"])
+def test_a_training_in_another_process_than_the_bridge_was_made_in_is_recorded(tmp_path: Path, mode: str) -> None:
+    with script("ends.py", mode, str(tmp_path), cwd=tmp_path) as process:
+        assert process.wait(120) == 0, output_of(tmp_path)
+    for part in (summaries(tmp_path / "run"), boards(tmp_path / "run")):
+        assert series(part, "loss/auto").steps == [1, 2, 3], output_of(tmp_path)
+    assert_whole(tmp_path / "run")
 
 
 # ------------------------------------------------------------------ B20: learning rate and loss
@@ -275,19 +342,30 @@ def test_loss_scale_norm_and_rate_are_taken_from_the_outputs(scenarios: Scenario
     paths = summaries(scenarios.directory("outputs"))
     scale = series(paths, "loss_scale")
     assert (scale.steps, scale.numbers) == ([9, 10, 11, 19, 20], [1024, 512, 1024, 2, 2])
-    norm = series(paths, "grad_norm")
+    norm = series(paths, "train_info/grad_norm")
     assert (norm.steps, norm.numbers) == ([19], [3.5])
     assert series(paths, "lr").numbers[-2:] == [0.125, 0.125]
 
 
 def test_times_and_rates_are_there_and_memory_is_not_on_a_cpu(scenarios: Scenarios) -> None:
     paths = summaries(scenarios.directory("same"))
-    assert series(paths, "epoch").numbers == [1, 1, 1, 2, 2, 2]
+    assert series(paths, "train_info/epoch").numbers == [1, 1, 1, 2, 2, 2]
     times, rates = series(paths, "step_time"), series(paths, "samples_per_second")
     assert times.steps == rates.steps == [2, 4, 6, 8, 10], "the first step compiles"
     for secs, rate in zip(times.numbers, rates.numbers, strict=True):
         assert secs * rate == pytest.approx(4, rel=1e-4), "the samples of a step"
     assert not [tagged for path in paths for tagged in values_of(path) if tagged.tag.startswith("memory")]
+
+
+@pytest.mark.parametrize("name", ["defaults", "outputs", "learning_rates/groups"])
+def test_the_loss_is_the_first_scalar_of_the_alphabet(scenarios: Scenarios, name: str) -> None:
+    scenarios.directory(name.partition("/")[0])
+    tags = {
+        tagged.tag for path in summaries(scenarios.base / name) for tagged in values_of(path)
+        if isinstance(tagged.value, Scalar) and tagged.tag != "mean"  # the network's own
+    }  # fmt: skip
+    assert len(tags) > 3
+    assert min(tags) == "loss/auto", "MindInsight's dashboard draws the first two"
 
 
 # ------------------------------------------------------------------ B23: sink mode, PyNative

@@ -221,7 +221,9 @@ class Contract:
             shown[run] = [row[1:] for row in rows]
         assert shown["mindformers/rank_0"] == shown["output/summary"]
         tags = client.get_json("data/plugin/scalars/tags")["output/summary"]
-        assert {"loss/auto", "lr", "grad_norm", "monitor/tokens_per_second", "monitor/memory_usage"} <= set(tags)
+        assert {"loss/auto", "lr", "train_info/grad_norm", "monitor/tokens_per_second", "monitor/memory_usage"} <= set(
+            tags
+        )
 
     def test_mindinsight_shows_it(self, llama: Llama, mindinsight_server: MindInsightServer) -> None:
         client = mindinsight_server(llama.directory / "output")
