@@ -22,6 +22,7 @@ from ms_summary_bridge.monitor.alarms.stop import StopAgreement
 from ms_summary_bridge.monitor.model.config import Bounds, MonitorConfig
 from ms_summary_bridge.monitor.model.sample import Note, Sample
 from ms_summary_bridge.monitor.sinks.backends import make_sinks, require_backends, summary_directory
+from ms_summary_bridge.monitor.sinks.launch import RankCheck
 from ms_summary_bridge.monitor.sinks.run_record import choose_run_directory, describe_run
 from ms_summary_bridge.monitor.sinks.writer import Sink, Writer
 from ms_summary_bridge.monitor.steps.call_queue import CallQueue, Patience
@@ -173,8 +174,6 @@ class Recorder:
         self.alarms.ask = self.tap.ask
         if watchdog is not None:
             self.alarms.tell_checkpoint = watchdog.tell_checkpoint
-            if self.run_directory is None and place.rank == 0:
-                self.run_directory = watchdog.run_directory  # made for what happened before
         self._writer = Writer(self._make_sinks, self.faults, gather=self._gather, clock=self._clock)
         self.is_open = True
         where = f"{self.training.device} of {place.host}"
@@ -186,9 +185,10 @@ class Recorder:
             self.note("start", text + "that of rank 0 is another number", level=logging.INFO)
 
     def _make_sinks(self) -> list[Sink]:
-        """Is called by the writing thread, because it may have to wait for rank 0."""
+        """Is called by the writing thread, because a disk may be slow."""
         if self.run_directory is None:
-            self.run_directory = choose_run_directory(self.config, self._place)
+            made = None if self._watchdog is None else self._watchdog.run_directory  # for what happened before
+            self.run_directory = choose_run_directory(self.config, self._place, made)
         directory = rank_directory(self.run_directory, self._place.rank)
         if self._watchdog is not None:
             summary = ""
@@ -212,6 +212,9 @@ class Recorder:
             warn=self.faults.warn,
             put=lambda note: self._writer.put(note, is_late=True),
         )
+        several: list[Sink] = []
+        if self.config.run_id is None and self._place.ranks > 1:
+            several.append(RankCheck(self.run_directory, self._place, self.faults.warn, self._tell, self._clock))
         return [
             *make_sinks(
                 self.config,
@@ -224,7 +227,12 @@ class Recorder:
                 wall_clock=self._wall_clock,
             ),
             self.alarm_sink,  # behind all files, because what it does may take some time; so it is closed before them
+            *several,  # whose last words are for all of them
         ]
+
+    def _tell(self, text: str) -> None:
+        note = Note(kind="start", step=self.step, wall_time=self._wall_clock(), text=text, level=logging.INFO)
+        self._writer.put(note, is_late=True)
 
     def _gather(self) -> None:
         """Deals with what was noted, on the writing thread."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import json
 import os
 import signal
@@ -12,16 +11,13 @@ import sys
 import threading
 from pathlib import Path
 
-import psutil
 import pytest
 
 from ms_summary_bridge.errors import LogdirError
-from ms_summary_bridge.monitor.config.file import load_config
 from ms_summary_bridge.monitor.model.sample import Note, Sample
-from ms_summary_bridge.monitor.sinks import run_record
 from ms_summary_bridge.monitor.sinks.journal import read_journal
 from ms_summary_bridge.monitor.sinks.line_file import LineFile
-from ms_summary_bridge.monitor.sinks.run_record import choose_run_directory, find_commit
+from ms_summary_bridge.monitor.sinks.run_record import find_commit
 from ms_summary_bridge.monitor.sinks.writer import Writer
 from ms_summary_bridge.training.distributed import Place
 from ms_summary_bridge.training.faults import Faults
@@ -378,46 +374,3 @@ def test_in_a_pipeline_the_loss_is_that_of_the_last_stage(tmp_path: Path, caplog
     assert [line for line in said if line.startswith("in this pipeline")] == [
         "in this pipeline only ranks 2 to 3, its last stage, have the training's loss; that of rank 0 is another number"
     ]
-
-
-def test_all_ranks_of_a_launch_find_one_run_and_its_second_training_another(tmp_path: Path) -> None:
-    script = """
-import sys
-from ms_summary_bridge.monitor import load_config
-from ms_summary_bridge.training.distributed import Place
-from ms_summary_bridge.monitor.sinks.run_record import choose_run_directory
-for _ in range(2):
-    print(choose_run_directory(load_config({"save_dir": sys.argv[1]}), Place(rank=int(sys.argv[2]), ranks=3)))
-"""
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", script, str(tmp_path), str(rank)],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in (2, 1, 0)
-    ]
-    said = {process.communicate(timeout=60)[0] for process in ranks}
-    assert len(said) == 1
-    assert len(set(said.pop().split())) == 2
-
-
-@pytest.mark.parametrize(("early_secs", "is_taken"), [(-5.0, True), (100.0, True), (140.0, False)])
-def test_hosts_of_one_launch_may_start_apart_but_not_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, early_secs: float, is_taken: bool
-) -> None:
-    """Rank 0 on another host has left its note so long before this process began: two minutes are one launch."""
-    config = load_config({"save_dir": str(tmp_path)})
-    began = psutil.Process().create_time()
-
-    def choose(host: str, rank: int) -> str:
-        monkeypatch.setattr(run_record, "_calls", itertools.count(1))
-        monkeypatch.setattr(run_record.platform, "node", lambda: host)
-        return choose_run_directory(config, Place(rank=rank, ranks=2))
-
-    monkeypatch.setattr(run_record, "_WAIT_SECS", 0.3)
-    with monkeypatch.context() as patch:
-        patch.setattr(run_record.time, "time", lambda: began - early_secs)
-        first = choose("host-a", 0)
-    assert (choose("host-b", 1) == first) == is_taken

@@ -78,7 +78,7 @@ class Telling:
     def files(self) -> HangFiles:
         """The files of the rank; a run is made for them where the training has none yet, and it is told of that."""
         if not self._directory:
-            from ms_summary_bridge.monitor.sinks.run_record import make_run_directory
+            from ms_summary_bridge.monitor.sinks.launch import make_run_directory
 
             self.set_run(make_run_directory(self._assignment.project_directory))
             self._answer({"run": self.run_directory})  # rank 0 goes on there
