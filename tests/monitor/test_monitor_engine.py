@@ -6,6 +6,7 @@ import logging
 import math
 import signal
 import threading
+import types
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from ms_summary_bridge.errors import UsageError
 from ms_summary_bridge.monitor import Metric, Monitor, load_config, register_metric
 from ms_summary_bridge.monitor.metrics import make_metric
 from ms_summary_bridge.monitor.model.metric_names import METRICS
+from ms_summary_bridge.monitor.model.sample import Sample
 from ms_summary_bridge.monitor.recorder import interval_secs
+from ms_summary_bridge.monitor.steps import end_summary
 from ms_summary_bridge.monitor.steps.call_queue import Patience
 from ms_summary_bridge.monitor.steps.known_facts import known_facts
 from ms_summary_bridge.training.distributed import Place, find_place
@@ -727,3 +730,83 @@ def test_a_monitor_that_is_switched_off_does_nothing(tmp_path: Path, caplog: pyt
     assert [record.getMessage() for record in caplog.records] == [
         "the monitor is switched off by `enable: false` in dict"
     ]
+
+
+# ------------------------------------------------------------------ small things
+
+
+def test_a_first_step_that_is_told_is_one_step(tmp_path: Path) -> None:
+    """A loop that goes on at 50000, and does not say so: nothing before it was of this session."""
+    for number, (keys, steps) in enumerate([({}, 1), ({"initial_step": 50_000}, 1), ({"initial_step": 49_990}, 11)]):
+        section = {"interval": 0, "backend": ["local"], "save_dir": str(tmp_path), "run_id": f"run{number}", **keys}
+        with Monitor({**section, "watchdog": False}) as monitor:
+            monitor.step(step=50_001, loss=1.0)
+            monitor.step(step=50_002, loss=1.0)
+            monitor.step(step=50_012, loss=1.0)
+        lines = [line for line in strict_lines(Path(str(monitor.run_directory), "rank_0")) if line["kind"] == "sample"]
+        assert [(line["step"], line["interval_steps"]) for line in lines] == [
+            (50_001, steps),
+            (50_002, 1),
+            (50_012, 10),
+        ]
+
+
+def test_the_end_names_what_is_there_and_can_be_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.setattr(end_summary, "sys", types.SimpleNamespace(executable=str(tmp_path / "python")))
+
+    def end(save_dir: Path) -> list[str]:
+        caplog.clear()
+        backends = ["local", "tensorboard", "mindinsight"]
+        section = {"backend": backends, "save_dir": str(save_dir), "run_id": "run", "metrics": ["loss"]}
+        with Monitor({**section, "watchdog": False}) as monitor:
+            monitor.step(loss=1.0)
+        return [record.getMessage() for record in caplog.records]
+
+    said = end(tmp_path / "a b")
+    summary = tmp_path / "a b" / "default" / "run" / "summary"
+    assert f"files for TensorBoard, which is not installed here: {summary}" in said
+    assert f"files for MindInsight, which is not installed here: {summary}" in said
+    assert f"journal: {summary.parent / 'rank_0' / 'metrics.jsonl'}" in said
+    (programs / "tensorboard").write_text("#!/bin/sh\nexit 0\n")
+    (programs / "tensorboard").chmod(0o755)
+    assert f"TensorBoard: tensorboard --logdir '{summary}'" in end(tmp_path / "a b")
+    (tmp_path / "file").write_text("")
+    assert not any(line.startswith(("journal: ", "TensorBoard: ", "files for ")) for line in end(tmp_path / "file"))
+
+
+def test_a_variable_in_save_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTPUT_PLACE", str(tmp_path))
+    with Monitor({"save_dir": "${OUTPUT_PLACE}/x", "backend": "local", "run_id": "run", "watchdog": False}) as monitor:
+        monitor.step(loss=1.0)
+    assert (tmp_path / "x" / "default" / "run" / "rank_0" / "metrics.jsonl").exists()
+
+
+def test_the_time_that_is_left_counts_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of 1 s, 10 in each of 3 epochs, and 20 s of evaluation behind each epoch."""
+    engine = Engine(tmp_path, interval=0, metrics=["loss"])
+    engine.begin(epochs=3, steps_per_epoch=10)
+    left: dict[int, float | None] = {}
+    put = engine.recorder._sampling._put
+
+    def note(item: Any) -> None:
+        if isinstance(item, Sample):
+            left[item.step] = item.secs_left
+        put(item)
+
+    monkeypatch.setattr(engine.recorder._sampling, "_put", note)
+    for step in range(1, 31):
+        engine.step(step)
+        if step % 10 == 0:
+            with engine.recorder.spending("evaluation"):
+                engine.clock.now += 20.0
+    engine.end()
+    assert left[10] == 20.0, "nobody knows of evaluations yet"
+    assert left[11] == pytest.approx(19 + 40)
+    assert left[20] == pytest.approx(10 + 40), "the second one comes behind this step"
+    assert left[21] == pytest.approx(9 + 20)
+    assert left[30] == pytest.approx(20)
