@@ -11,7 +11,7 @@ import typer
 
 from ms_summary_bridge.cli.render import printable
 from ms_summary_bridge.errors import ConfigError, LogdirError, UsageError
-from ms_summary_bridge.monitor.config.advice import find_advice
+from ms_summary_bridge.monitor.config.advice import find_advice, find_needs
 from ms_summary_bridge.monitor.config.file import load_config
 from ms_summary_bridge.monitor.config.schema import build_schema, build_section_schema
 from ms_summary_bridge.monitor.config.template import write_template
@@ -131,6 +131,9 @@ def _describe(config: MonitorConfig) -> str:
         f"  alarms    {_describe_alarms(config)}",
         f"  callback  {config.callback.type}",
     ]
+    needs = find_needs(config)
+    if needs and config.enable:
+        lines.append(f"  needs     {needs}")
     return "\n".join(lines)
 
 

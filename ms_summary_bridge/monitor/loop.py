@@ -84,6 +84,8 @@ class Monitor:
             self._watchdog.watch()
             atexit.register(_end_at_exit, weakref.ref(self))
         self._step = self._facts.initial_step
+        # A first step that is told and not the one behind it may be that of any loop: it counts as one.
+        self._is_told = initial_step is not None or config.initial_step > 0
         self._save_checkpoint = save_checkpoint
         self._commands: AlarmCommands | None = None
         self.should_stop = False
@@ -148,7 +150,8 @@ class Monitor:
             lr: Learning rate of the step.
             tokens: Its tokens, over all cards.
             samples: Its samples, over all cards.
-            step: Its number; None for one more than the last.
+            step: Its number; None for one more than the last. Numbers that are left out count as steps too, but
+                before the first one only where `initial_step` is given.
             epoch: From 1; None to count it where `steps_per_epoch` is known.
             values: Other numbers, by name: `grad_norm`, `loss_scale`, or any of your own.
         """
@@ -167,7 +170,10 @@ class Monitor:
             epoch = max(0, self._step - self._facts.initial_step - 1) // self._facts.steps_per_epoch + 1
         given = {name: value for name, value in values.items() if value is not None}
         now = time.monotonic()
-        self._recorder.tap.end_step(self._step, now, None, epoch, given=given, samples=samples, tokens=tokens)
+        steps, self._is_told = 0 if self._is_told else 1, True
+        self._recorder.tap.end_step(
+            self._step, now, None, epoch, steps=steps, given=given, samples=samples, tokens=tokens
+        )
         if self._commands is not None and self._commands.poll():
             self.should_stop = True
 

@@ -18,6 +18,7 @@ from ms_summary_bridge.live_writer.link import WriterLink
 from ms_summary_bridge.monitor.alarms.actions import Origin
 from ms_summary_bridge.monitor.alarms.alarm_sink import AlarmSink
 from ms_summary_bridge.monitor.alarms.alarms import Alarms
+from ms_summary_bridge.monitor.alarms.device_rules import metrics_of_rules
 from ms_summary_bridge.monitor.alarms.stop import StopAgreement
 from ms_summary_bridge.monitor.model.config import Bounds, MonitorConfig
 from ms_summary_bridge.monitor.model.sample import Note, Sample
@@ -29,6 +30,7 @@ from ms_summary_bridge.monitor.steps.call_queue import CallQueue, Patience
 from ms_summary_bridge.monitor.steps.sampling import Sampling
 from ms_summary_bridge.monitor.steps.step_reader import StepReader
 from ms_summary_bridge.monitor.steps.step_tap import SampleTimes, StepTap
+from ms_summary_bridge.monitor.steps.unfed import Unfed
 from ms_summary_bridge.monitor.watchdog.heartbeat import Heartbeat
 from ms_summary_bridge.monitor.watchdog.watchdog_link import WatchdogLink
 from ms_summary_bridge.training.distributed import Place, find_place, rank_directory
@@ -131,14 +133,17 @@ class Recorder:
         measuring.facts = self.training
         if learning_rates is not None and "lr" in names:
             measuring.rates.read_from(learning_rates)
-        reader = StepReader(names, self.faults)
+        reader = StepReader(self.faults)
         self.stop = StopAgreement(
             place.rank, place.ranks, self.config.stop_patience, clock=self._clock, wall_clock=self._wall_clock
         )
         self.alarms = Alarms(self.config, self.training, self._put, self.faults, self.stop)
         self.alarm_sink: AlarmSink | None = None
+        config = msgspec.structs.replace(
+            self.config, metrics=(*self.config.metrics, *metrics_of_rules(self.config, self.training))
+        )
         self._sampling = Sampling(
-            self.config, measuring, reader, self.alarms, self._put, self.faults, wall_clock=self._wall_clock
+            config, measuring, reader, self.alarms, self._put, self.faults, wall_clock=self._wall_clock
         )
         measurement = self._sampling.measurement
         self.queue = CallQueue(
@@ -212,6 +217,7 @@ class Recorder:
             warn=self.faults.warn,
             put=lambda note: self._writer.put(note, is_late=True),
         )
+        tell = self._tell if self._place.rank == 0 else None
         several: list[Sink] = []
         if self.config.run_id is None and self._place.ranks > 1:
             several.append(RankCheck(self.run_directory, self._place, self.faults.warn, self._tell, self._clock))
@@ -227,6 +233,7 @@ class Recorder:
                 wall_clock=self._wall_clock,
             ),
             self.alarm_sink,  # behind all files, because what it does may take some time; so it is closed before them
+            Unfed(self._sampling.measurement, self.alarms, self.faults.warn, tell),
             *several,  # whose last words are for all of them
         ]
 

@@ -9,7 +9,8 @@ Plain numbers: MindSpore's objects have been read when these are made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -94,12 +95,27 @@ class TrainingFacts(msgspec.Struct, kw_only=True):
             return None
         return (self._done(step) - 1) % self.steps_per_epoch + 1
 
-    def secs_left(self, step: int, window: Window) -> float | None:
-        """Returns steps that are left * seconds of a step in a window; None where one of them is not known."""
+    def secs_left(self, step: int, window: Window, breaks: Iterable[tuple[int, int, float]] = ()) -> float | None:
+        """Returns steps that are left * seconds of a step in a window, and what evaluations and savings will take.
+
+        None where one of the first two is not known. Breaks come as often as they did so far, and last as long.
+
+        Args:
+            step: The last one.
+            window: The last steps.
+            breaks: Of each kind of break the step before the last one, how many there were, and their seconds.
+        """
         step_time = window.step_time
         if step_time is None or not self.epochs or not self.steps_per_epoch:
             return None
-        return max(0, self.epochs * self.steps_per_epoch - self._done(step)) * step_time
+        steps = max(0, self.epochs * self.steps_per_epoch - self._done(step))
+        secs = steps * step_time
+        for last, count, spent in breaks:
+            period = (last - self.initial_step) / count
+            if period > 0:
+                due = max(0, math.ceil((step - last) / period) - 1)  # that should have come since
+                secs += max(0, math.floor((step + steps - last) / period) - due) * spent / count
+        return secs
 
     def _done(self, step: int) -> int:
         """Returns how many of the steps that `epochs` counts are done."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -39,6 +39,7 @@ class Call(msgspec.Struct):
         monotonic: When it ended.
         secs: Seconds of it; None where they cannot be known.
         data_secs: Seconds of these in which it waited for data; None as well.
+        breaks: How many evaluations and savings there were before it, and their seconds, by kind.
         waited: Seconds in which the training waited for data, from its beginning to the end of this call.
         elapsed: All seconds of the training up to there.
         read: What was read of it: the loss alone, a `measures.StepOutputs`, or None.
@@ -48,6 +49,7 @@ class Call(msgspec.Struct):
     monotonic: float
     secs: float | None = None
     data_secs: float | None = None
+    breaks: Mapping[str, tuple[int, float]] = {}
     waited: float = 0.0
     elapsed: float = 0.0
     read: Any = None
@@ -79,6 +81,7 @@ class StepClock:
         """Seconds of each part since the training began, up to the last `settle`."""
         self._lock = threading.RLock()  # a signal's handler may settle inside of it
         self._elapsed = 0.0  # all of `secs`
+        self._breaks: Mapping[str, tuple[int, float]] = {}  # replaced by each break
         self._phase = "other"
         self._since: float | None = None
         self._spent = 0.0  # by others, in this phase
@@ -184,7 +187,7 @@ class StepClock:
         excluded, self._excluded = self._excluded, 0.0
         data, self._data = self._data, None
         is_compiled, self._is_compiled = self._is_compiled, True
-        call = Call(content, now, waited=self.secs["data"], elapsed=self._elapsed)
+        call = Call(content, now, waited=self.secs["data"], elapsed=self._elapsed, breaks=self._breaks)
         if is_compiled and mark is not None and now - mark - excluded > 0:
             call.secs, call.data_secs = now - mark - excluded, data
         if self.read_calls is not None:
@@ -200,6 +203,8 @@ class StepClock:
             self._data = (self._data or 0.0) + secs
         if kind in NOT_TRAINING:
             self._excluded += secs
+            count, before = self._breaks.get(kind, (0, 0.0))
+            self._breaks = {**self._breaks, kind: (count + 1, before + secs)}
 
 
 def describe(secs: dict[str, float]) -> str:

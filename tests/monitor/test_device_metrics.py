@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 import types
 from pathlib import Path
 
@@ -19,7 +20,9 @@ from ms_summary_bridge.monitor.metrics.device import _SAMPLERS, MemoryUsage
 from ms_summary_bridge.monitor.metrics.device_sampler import DeviceError, DeviceReading, DeviceSampler
 from ms_summary_bridge.monitor.metrics.gpu import Nvml
 from ms_summary_bridge.monitor.metrics.npu_smi import NpuSmi, parse_fields, parse_mapping, parse_table
+from ms_summary_bridge.training.distributed import Place
 from ms_summary_bridge.training.facts import StepFacts, TrainingFacts, Window
+from tests.monitor_run import Engine
 
 _LINE = "+---------------------------+---------------+----------------------------------------------------+"
 _PROCESSES = f"""\
@@ -464,6 +467,62 @@ class TestMetrics:
         for got in (with_mindspore, MemoryUsage().sample(WINDOW)):
             assert isinstance(got, float)
             assert 10 < got < 10_000
+
+
+class TestRules:
+    """What a rule looks at is measured on the device, though no metric names it."""
+
+    def test_the_default_rules_on_an_npu(self, npu_smi: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        write_program(npu_smi, {"info": ATLAS_800.replace("101.8       43 ", "101.8       99 ")})
+        place = Place(device="Ascend", device_id=0, host="node")
+        engine = Engine(tmp_path, place, interval=0, metrics=["loss"]).begin()
+        ((sampler, _),) = _SAMPLERS._users.values()
+        assert sampler.wait(30)
+        for step in range(1, 5):
+            engine.step(step, 40.0)
+            engine.recorder.flush()
+            sampler._last = (time.monotonic(), sampler._last[1]) if sampler._last else None
+        engine.end()
+        values = engine.samples()[-1]["values"]
+        assert (values["temperature"], values["npu_memory"]) == (99, 33118)
+        assert values["host_memory"] > 10
+        (alert,) = (line for line in engine.lines("alert"))
+        assert (alert["rule"], alert["metric"]) == ("overload", "temperature")
+        assert not any("for overload" in record.getMessage() for record in caplog.records)
+
+    def test_no_npu_smi_is_told_with_the_rule(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setenv("PATH", "/nonexistent")
+        engine = Engine(tmp_path, Place(device="Ascend", host="node"), interval=0, metrics=["loss"]).begin()
+        ((sampler, _),) = _SAMPLERS._users.values()
+        assert sampler.wait(30)
+        for step in (1, 2, 3):
+            engine.step(step)
+        engine.end()
+        (said,) = (text for text in (r.getMessage() for r in caplog.records) if "no number comes for" in text)
+        assert "temperature (for overload): on an NPU npu-smi must be on PATH and answer for this device" in said
+        assert "npu_memory" in said
+
+    def test_while_the_tool_has_not_answered_nothing_is_said_of_it(
+        self, npu_smi: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        write_program(npu_smi, {}, otherwise="exec sleep 30")
+        keys = {"interval": 0, "metrics": ["loss"], "auto_print": True}
+        engine = Engine(tmp_path, Place(device="Ascend", host="node"), **keys).begin()
+        for step in (1, 2, 3):
+            engine.step(step)
+        engine.end()
+        (said,) = (text for text in (r.getMessage() for r in caplog.records) if "no number comes for" in text)
+        assert "temperature" not in said
+        assert "npu_memory" not in said
+
+    def test_on_a_cpu_no_tool_is_asked(self, npu_smi: Path, tmp_path: Path) -> None:
+        write_program(npu_smi, {"info": ATLAS_800})
+        engine = Engine(tmp_path, interval=0).begin()
+        engine.step(1)
+        engine.end()
+        assert not Path(f"{npu_smi}.asked").exists()
 
 
 def test_host_memory_counts_what_data_workers_have_alone() -> None:

@@ -6,6 +6,7 @@ import logging
 import math
 import signal
 import threading
+import types
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from ms_summary_bridge.errors import UsageError
 from ms_summary_bridge.monitor import Metric, Monitor, load_config, register_metric
 from ms_summary_bridge.monitor.metrics import make_metric
 from ms_summary_bridge.monitor.model.metric_names import METRICS
+from ms_summary_bridge.monitor.model.sample import Sample
 from ms_summary_bridge.monitor.recorder import interval_secs
+from ms_summary_bridge.monitor.steps import end_summary
 from ms_summary_bridge.monitor.steps.call_queue import Patience
 from ms_summary_bridge.monitor.steps.known_facts import known_facts
 from ms_summary_bridge.training.distributed import Place, find_place
@@ -398,7 +401,7 @@ def test_a_signal_that_ends_the_training_while_steps_are_looked_at(
         def observe(self, facts: StepFacts) -> float | None:
             if facts.step == 3:
                 signal.raise_signal(signal.SIGUSR1)
-            return None
+            return facts.loss
 
     patience = Patience(end_secs=0.01)
     engine = Engine(tmp_path, patience=patience, interval=3600, metrics=["loss", "signalled"]).begin()
@@ -526,6 +529,12 @@ def test_what_is_not_known_is_left_out_and_said_once(tmp_path: Path, caplog: pyt
     said = [record.getMessage() for record in caplog.records]
     assert sum("give seq_length" in message for message in said) == 1
     assert sum("can be the loss" in message for message in said) == 1
+    (unfed,) = (message for message in said if "no number comes for" in message)
+    assert "samples_per_second: give global_batch_size" in unfed
+    assert "mfu: give peak_flops" in unfed
+    assert "lr: the training needs an optimizer" in unfed
+    assert "grad_norm (for gradient_explosion, gradient_vanishing): the training cell must return" in unfed
+    assert "nonfinite" in unfed, "neither a loss nor a norm"
 
 
 def test_one_call_for_a_sink_of_many_steps(tmp_path: Path) -> None:
@@ -639,7 +648,8 @@ def test_each_rank_says_once_where_it_stands(tmp_path: Path, caplog: pytest.LogC
         engine.step(step)
     engine.end()
     said = [record.getMessage() for record in caplog.records]
-    assert said == ["global rank 3 of 8 (from environment variable RANK_ID), Ascend 3 of node7"]
+    assert said.count("global rank 3 of 8 (from environment variable RANK_ID), Ascend 3 of node7") == 1
+    assert sum("global rank" in message for message in said) == 1
     assert values_of(engine.samples(), "global_rank") == {1: 3, 2: 3}
     assert engine.lines("header")[0]["rank_source"] == "environment variable RANK_ID"
 
@@ -658,8 +668,9 @@ def test_the_console_line_of_a_loop(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert lines[2].startswith("epoch 1/3 step: 2/2, loss: 2.5, lr: 0.0001, ETA: 0:00:00, ")
     assert lines[2].endswith(", interval_steps: 1")
     assert lines[3].startswith("epoch 2/3 step: 1/2, loss: 1.5, ")
-    assert lines[4].startswith("training ended at step 3 after ")
-    assert lines[5] == "best loss: 1.5 at step 3"
+    assert lines[4].startswith("no number comes for ")
+    assert lines[5].startswith("training ended at step 3 after ")
+    assert lines[6] == "best loss: 1.5 at step 3"
     assert any(line.startswith("journal: ") for line in lines)
     log = Path(str(monitor.run_directory), "rank_0", "monitor.log").read_text()
     assert [line.split(" ", 3)[3] for line in log.splitlines()] == lines
@@ -719,3 +730,83 @@ def test_a_monitor_that_is_switched_off_does_nothing(tmp_path: Path, caplog: pyt
     assert [record.getMessage() for record in caplog.records] == [
         "the monitor is switched off by `enable: false` in dict"
     ]
+
+
+# ------------------------------------------------------------------ small things
+
+
+def test_a_first_step_that_is_told_is_one_step(tmp_path: Path) -> None:
+    """A loop that goes on at 50000, and does not say so: nothing before it was of this session."""
+    for number, (keys, steps) in enumerate([({}, 1), ({"initial_step": 50_000}, 1), ({"initial_step": 49_990}, 11)]):
+        section = {"interval": 0, "backend": ["local"], "save_dir": str(tmp_path), "run_id": f"run{number}", **keys}
+        with Monitor({**section, "watchdog": False}) as monitor:
+            monitor.step(step=50_001, loss=1.0)
+            monitor.step(step=50_002, loss=1.0)
+            monitor.step(step=50_012, loss=1.0)
+        lines = [line for line in strict_lines(Path(str(monitor.run_directory), "rank_0")) if line["kind"] == "sample"]
+        assert [(line["step"], line["interval_steps"]) for line in lines] == [
+            (50_001, steps),
+            (50_002, 1),
+            (50_012, 10),
+        ]
+
+
+def test_the_end_names_what_is_there_and_can_be_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.setattr(end_summary, "sys", types.SimpleNamespace(executable=str(tmp_path / "python")))
+
+    def end(save_dir: Path) -> list[str]:
+        caplog.clear()
+        backends = ["local", "tensorboard", "mindinsight"]
+        section = {"backend": backends, "save_dir": str(save_dir), "run_id": "run", "metrics": ["loss"]}
+        with Monitor({**section, "watchdog": False}) as monitor:
+            monitor.step(loss=1.0)
+        return [record.getMessage() for record in caplog.records]
+
+    said = end(tmp_path / "a b")
+    summary = tmp_path / "a b" / "default" / "run" / "summary"
+    assert f"files for TensorBoard, which is not installed here: {summary}" in said
+    assert f"files for MindInsight, which is not installed here: {summary}" in said
+    assert f"journal: {summary.parent / 'rank_0' / 'metrics.jsonl'}" in said
+    (programs / "tensorboard").write_text("#!/bin/sh\nexit 0\n")
+    (programs / "tensorboard").chmod(0o755)
+    assert f"TensorBoard: tensorboard --logdir '{summary}'" in end(tmp_path / "a b")
+    (tmp_path / "file").write_text("")
+    assert not any(line.startswith(("journal: ", "TensorBoard: ", "files for ")) for line in end(tmp_path / "file"))
+
+
+def test_a_variable_in_save_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTPUT_PLACE", str(tmp_path))
+    with Monitor({"save_dir": "${OUTPUT_PLACE}/x", "backend": "local", "run_id": "run", "watchdog": False}) as monitor:
+        monitor.step(loss=1.0)
+    assert (tmp_path / "x" / "default" / "run" / "rank_0" / "metrics.jsonl").exists()
+
+
+def test_the_time_that_is_left_counts_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of 1 s, 10 in each of 3 epochs, and 20 s of evaluation behind each epoch."""
+    engine = Engine(tmp_path, interval=0, metrics=["loss"])
+    engine.begin(epochs=3, steps_per_epoch=10)
+    left: dict[int, float | None] = {}
+    put = engine.recorder._sampling._put
+
+    def note(item: Any) -> None:
+        if isinstance(item, Sample):
+            left[item.step] = item.secs_left
+        put(item)
+
+    monkeypatch.setattr(engine.recorder._sampling, "_put", note)
+    for step in range(1, 31):
+        engine.step(step)
+        if step % 10 == 0:
+            with engine.recorder.spending("evaluation"):
+                engine.clock.now += 20.0
+    engine.end()
+    assert left[10] == 20.0, "nobody knows of evaluations yet"
+    assert left[11] == pytest.approx(19 + 40)
+    assert left[20] == pytest.approx(10 + 40), "the second one comes behind this step"
+    assert left[21] == pytest.approx(9 + 20)
+    assert left[30] == pytest.approx(20)

@@ -374,3 +374,14 @@ def test_in_a_pipeline_the_loss_is_that_of_the_last_stage(tmp_path: Path, caplog
     assert [line for line in said if line.startswith("in this pipeline")] == [
         "in this pipeline only ranks 2 to 3, its last stage, have the training's loss; that of rank 0 is another number"
     ]
+
+
+def test_a_table_names_each_column_once(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, interval=0, csv=True, metrics=["step", "loss", "epoch"]).begin()
+    for step in (1, 2, 3):
+        engine.step(step, epoch=1, given={"wall_time": 0.5})
+    engine.end()
+    path = engine.directory / "rank_0" / "metrics.csv"
+    head, *rows = [line.split(",") for line in path.read_text().splitlines()]
+    assert head == ["step", "epoch", "wall_time", "interval_steps", "loss", "value/wall_time"]
+    assert [(row[0], row[1], row[4], row[5]) for row in rows] == [(str(step), "1", "0.5", "0.5") for step in (1, 2, 3)]

@@ -325,6 +325,20 @@ def test_one_monitor_for_two_trainings(scenarios: Scenarios) -> None:
     assert [line["is_first"] for line in samples(lines)] == [True, False, False] * 2
 
 
+def test_what_gets_no_number_is_named_once_with_what_it_takes(scenarios: Scenarios) -> None:
+    assert [set(line["values"]) for line in samples(scenarios.returned("unfed"))] == [{"loss"}] * 4
+    said = [line for line in scenarios.log("unfed") if "no number comes for" in line]
+    told = "; ".join(said)
+    assert "grad_norm (for gradient_explosion, gradient_vanishing): the training cell must return" in said[0]
+    assert "mfu: give peak_flops, and model_flops" in said[0]
+    assert "loss_scale, overflow (for overflow_streak): the training cell must return (loss, overflow, " in said[0]
+    assert told.count("npu_power: npu-smi must be on PATH") <= 1, "which may not have failed yet at the second sample"
+    assert len(said) <= 2
+    (default,) = (line for line in scenarios.log("article") if "no number comes for" in line)
+    assert "overflow (for overflow_streak): " in default
+    assert "temperature" not in default, "a CPU has none"
+
+
 # ------------------------------------------------------------------ ranks
 
 

@@ -126,6 +126,14 @@ def all_defaults(directory: Path) -> Any:
 
 
 @scenario
+def unfed(directory: Path) -> Any:
+    """Metrics that a plain Model does not give."""
+    keys = section(directory, metrics=["loss", "grad_norm", "loss_scale", "overflow", "mfu", "npu_power"])
+    train(vector_model(), 4, *build_monitor_callbacks(keys))
+    return lines(directory)
+
+
+@scenario
 def by_hand(directory: Path) -> Any:
     """A dict given to the class, and a run context made by hand for three steps."""
     monitor = MindSporeTransformersMonitor(section(directory, metrics=["loss", "lr"]))

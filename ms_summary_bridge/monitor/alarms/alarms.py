@@ -9,16 +9,15 @@ stop, waits here for it.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-import psutil
 
 from ms_summary_bridge.monitor.alarms.actions import OUTSIDE
+from ms_summary_bridge.monitor.alarms.device_rules import is_of_device, memory_limits
 from ms_summary_bridge.monitor.alarms.earlier import read_level
 from ms_summary_bridge.monitor.alarms.rules import Level, Point, Rule, make_rule
 from ms_summary_bridge.monitor.alarms.stop import StopAgreement
@@ -30,7 +29,7 @@ from ms_summary_bridge.monitor.model.sample import Note, Sample
 from ms_summary_bridge.training.facts import StepFacts, TrainingFacts
 from ms_summary_bridge.training.faults import Faults
 
-__all__ = ["Alarms", "AlertNote", "alert_note", "describe_checkpoint", "list_actions", "memory_limits", "watchdog_note"]
+__all__ = ["Alarms", "AlertNote", "alert_note", "describe_checkpoint", "list_actions", "watchdog_note"]
 
 _OF_STEPS: Final = ("loss", "grad_norm", "loss_scale", "overflow", "step_time", "data_time")
 """What is known of every step, whether it is measured or not."""
@@ -38,7 +37,6 @@ _OF_STEPS: Final = ("loss", "grad_norm", "loss_scale", "overflow", "step_time", 
 _LEVELS: Final = {"info": logging.INFO, "warning": logging.WARNING, "critical": logging.CRITICAL}
 _WIDTH: Final = 78
 _KEPT: Final = 64  # checkpoints that are remembered
-_CGROUP_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 class AlertNote(Note, kw_only=True):
@@ -61,6 +59,7 @@ class _Armed:
     def __init__(self, rule: Rule, config: AlertConfig, actions: tuple[ActionConfig, ...], cool_down: float) -> None:
         self.rule = rule
         self.after_steps = config.after_steps
+        self.is_default = not config.params
         self.actions = actions
         self.cool_down = cool_down
         self.last: dict[str, float] = {}
@@ -105,6 +104,7 @@ class Alarms:
         self._limits = memory_limits(training)
         self._steps: list[_Armed] = []
         self._samples: list[_Armed] = []
+        self._seen: set[str] = set()
         for alert in config.alerts:
             self._arm(alert, config)
 
@@ -127,6 +127,21 @@ class Alarms:
         """Returns the metrics of which NaN and infinity are an alarm."""
         found = [name for armed in self._steps if armed.rule.name == "nonfinite" for name in armed.rule.metrics]
         return frozenset(found)
+
+    def find_blind(self, waiting: Collection[str]) -> dict[str, list[str]]:
+        """Returns the rules none of whose metrics was ever seen, or is waited for, under the first of them.
+
+        That a CPU has no figures of its own is nothing to tell of a rule which nobody wrote down.
+        """
+        on_cpu = self._training.device.startswith("CPU")
+        found: dict[str, list[str]] = {}
+        for armed in dict.fromkeys((*self._steps, *self._samples)):
+            metrics = armed.rule.metrics
+            is_told = not (on_cpu and armed.is_default and all(is_of_device(name) for name in metrics))
+            if is_told and not self._seen.union(waiting).intersection(metrics):
+                rules = found.setdefault(metrics[0], [])
+                rules += [armed.rule.name] if armed.rule.name not in rules else []
+        return found
 
     def recall(self, directory: str) -> None:
         """Learns from the journal in a rank's directory what the run had reached before, on the thread that writes."""
@@ -157,6 +172,7 @@ class Alarms:
             "overflow": None if facts.overflow is None else float(facts.overflow),
         }
         values = {**given, **{name: value for name, value in of_step.items() if value is not None}}
+        self._seen.update(values)
         point = Point(
             facts.step, values, monotonic, wall_time, facts.steps, facts.epoch, self._training.rank, facts.overflow
         )
@@ -167,6 +183,7 @@ class Alarms:
         if not self._samples:
             return
         values = {name: value for name, value in sample.values.items() if name not in _OF_STEPS}
+        self._seen.update(values)
         if "npu_memory" in values or "gpu_memory" in values:
             totals = memory_totals()
             self._limits.update(totals)
@@ -342,14 +359,3 @@ def describe_checkpoint(checkpoint: tuple[int, str] | None) -> str:
     if checkpoint is None:
         return "no checkpoint from before it is known"
     return f"the last checkpoint from before it is of step {checkpoint[0]}: {checkpoint[1]}"
-
-
-def memory_limits(training: TrainingFacts) -> dict[str, float]:
-    """Returns how much memory the host lets this process have, MiB by metric."""
-    limit = float(psutil.virtual_memory().total)
-    for path in _CGROUP_LIMITS:
-        with contextlib.suppress(OSError, ValueError), open(path, encoding="ascii") as file:
-            limit = min(limit, float(file.read()))
-            break
-    mib = limit / (1 << 20)
-    return {"host_memory": mib, **({"memory_usage": mib} if training.device.startswith("CPU") else {})}

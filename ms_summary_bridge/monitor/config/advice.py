@@ -8,10 +8,11 @@ import os
 import re
 from typing import Final
 
+from ms_summary_bridge.monitor.alarms.rules import make_rule
 from ms_summary_bridge.monitor.model.config import MonitorConfig
-from ms_summary_bridge.monitor.model.metric_names import METRICS
+from ms_summary_bridge.monitor.model.metric_names import METRICS, say_needs
 
-__all__ = ["find_advice"]
+__all__ = ["find_advice", "find_needs"]
 
 _SHORT_SECS: Final = 5.0
 
@@ -53,6 +54,23 @@ def find_advice(config: MonitorConfig) -> list[str]:
     if place:
         advice.append(f"save_dir: {place} is not a directory that can be written to here")
     return advice
+
+
+def find_needs(config: MonitorConfig) -> str:
+    """Returns what listed metrics and rules take that a plain Model on a CPU does not give; empty for nothing."""
+    listed = [metric.name for metric in config.metrics]
+    given = {"lr", "samples_per_second"}  # by each Model
+    if config.seq_length is not None:
+        given.add("tokens_per_second")
+    if config.peak_flops is not None and (config.model_flops or config.flops_per_token) is not None:
+        given.add("mfu")
+    rules: dict[str, list[str]] = {}
+    for alert in config.alerts:
+        metrics = make_rule(alert.rule, alert.params).metrics
+        if all(METRICS[name].needs for name in metrics):
+            rules.setdefault(metrics[0], []).append(alert.rule)
+    names = [name for name in dict.fromkeys([*listed, *rules]) if METRICS[name].needs and name not in given]
+    return say_needs(names, rules, listed)
 
 
 def _find_unwritable(directory: str) -> str:

@@ -9,11 +9,10 @@ import sys
 import threading
 from typing import ClassVar, Final, Literal
 
-import psutil
-
 from ms_summary_bridge.monitor.metrics import Metric, MetricValue
 from ms_summary_bridge.monitor.metrics.device_sampler import DeviceReading, DeviceSampler
 from ms_summary_bridge.monitor.metrics.gpu import Nvml
+from ms_summary_bridge.monitor.metrics.host import HostMemory
 from ms_summary_bridge.monitor.metrics.npu_smi import NpuSmi
 from ms_summary_bridge.training.facts import TrainingFacts, Window
 from ms_summary_bridge.training.measures import device_memory
@@ -29,16 +28,15 @@ __all__ = [
     "memory_totals",
 ]
 
-_MIB: Final = 1 << 20
 
 _Tool = Literal["npu-smi", "nvml"]
 
 
 class MemoryUsage(Metric):
-    """MiB that this process holds on its device; on a CPU, which has none of its own, on the host."""
+    """MiB that this process holds on its device; on a CPU, which has none of its own, `HostMemory`."""
 
     def __init__(self) -> None:
-        self._process = psutil.Process()
+        self._host = HostMemory()
 
     def begin(self, training: TrainingFacts) -> None:
         """Leaves the host to the writing thread; the device is asked where the training runs."""
@@ -49,7 +47,7 @@ class MemoryUsage(Metric):
         mindspore = None if self.off_thread else sys.modules.get("mindspore")
         figures = device_memory(mindspore) if mindspore is not None else {}
         allocated = figures.get("memory/allocated_mib")
-        return float(self._process.memory_info().rss) / _MIB if allocated is None else allocated
+        return self._host.sample(window) if allocated is None else allocated
 
 
 class _Samplers:
@@ -106,6 +104,7 @@ class _DeviceMetric(Metric):
     def __init__(self) -> None:
         self._key: tuple[_Tool, int] | None = None
         self._sampler: DeviceSampler | None = None
+        self._is_waiting = False  # at its end
 
     def begin(self, training: TrainingFacts) -> None:
         """Begins to ask the tool."""
@@ -121,8 +120,13 @@ class _DeviceMetric(Metric):
         figure: float | None = None if latest is None else getattr(latest[0], self.figure)
         return figure
 
+    def is_waiting(self) -> bool:
+        """Whether the tool has neither answered nor failed."""
+        return self._is_waiting if self._sampler is None else not self._sampler.wait(0)
+
     def close(self) -> None:
         """Stops asking, if no other metric asks too."""
+        self._is_waiting = self.is_waiting()
         if self._key is not None:
             _SAMPLERS.give_back(self._key)
         self._key = self._sampler = None

@@ -48,6 +48,10 @@ class Metric:
         """Returns the number for the steps since the last sample. Called once for each interval."""
         return None
 
+    def is_waiting(self) -> bool:
+        """Whether the first number may still come: somebody was asked and has not answered yet."""
+        return False
+
     def close(self) -> None:
         """Lets go of what it holds, at the end of the training."""
 

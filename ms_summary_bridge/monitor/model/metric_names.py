@@ -6,13 +6,14 @@ through `add_name`.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
 
 from ms_summary_bridge.errors import UsageError
 
-__all__ = ["ALIASES", "METRICS", "MetricName", "Way", "add_name", "resolve"]
+__all__ = ["ALIASES", "METRICS", "MetricName", "Way", "add_name", "resolve", "say_needs"]
 
 Way = Literal["above", "below"]
 
@@ -24,36 +25,58 @@ class MetricName(msgspec.Struct, frozen=True):
         meaning: What it is, with its unit.
         bad: The way in which it should not go; None where only the user can know.
         is_costly: Whether it takes noticeable time of a step, so that `from_step` and `to_step` are worth while.
+        needs: What it takes, where not every training gives it.
     """
 
     meaning: str
     bad: Way | None = None
     is_costly: bool = False
+    needs: str = ""
 
+
+# What `training.measures.read_outputs` finds; the network of a plain Model returns the loss alone.
+_OUTPUTS: Final = "the training cell must return (loss, overflow, loss scale{}); a loop gives it to Monitor.step"
+_SCALED: Final = _OUTPUTS.format("")
+_NPU: Final = "npu-smi must be on PATH and answer for this device"
+_GPU: Final = "pip install nvidia-ml-py, and a driver that answers for this device"
 
 METRICS: Final[dict[str, MetricName]] = {
     "loss": MetricName("loss of the step", "above"),
-    "lr": MetricName("learning rate"),
+    "lr": MetricName("learning rate", needs="the training needs an optimizer of MindSpore, a loop gives lr itself"),
     "epoch": MetricName("epoch, from 1"),
     "step": MetricName("step over all epochs"),
     "step_time": MetricName("seconds of a step", "above"),
     "data_time": MetricName("seconds of a step that waited for data", "above"),
-    "samples_per_second": MetricName("samples per second over all cards", "below"),
-    "tokens_per_second": MetricName("tokens per second over all cards", "below"),
-    "mfu": MetricName("part of the peak floating point operations that the model uses, 0 to 1", "below"),
-    "grad_norm": MetricName("norm of all gradients", "above"),
-    "loss_scale": MetricName("loss scale of mixed precision", "below"),
-    "overflow": MetricName("steps that overflowed, since the last sample", "above"),
+    "samples_per_second": MetricName("samples per second over all cards", "below", needs="give global_batch_size"),
+    "tokens_per_second": MetricName(
+        "tokens per second over all cards", "below", needs="give seq_length (and global_batch_size)"
+    ),
+    "mfu": MetricName(
+        "part of the peak floating point operations that the model uses, 0 to 1",
+        "below",
+        needs="give peak_flops, and model_flops, or flops_per_token and seq_length",
+    ),
+    "grad_norm": MetricName(
+        "norm of all gradients",
+        "above",
+        needs=_OUTPUTS.format(", learning rate, norm"),
+    ),
+    "loss_scale": MetricName("loss scale of mixed precision", "below", needs=_SCALED),
+    "overflow": MetricName("steps that overflowed, since the last sample", "above", needs=_SCALED),
     "memory_usage": MetricName("device memory in use, MiB", "above"),
     "host_memory": MetricName("memory of the process on the host, MiB", "above"),
-    "npu_utilization": MetricName("how busy the NPU is, per cent", "below"),
-    "npu_memory": MetricName("NPU memory in use, MiB", "above"),
-    "npu_power": MetricName("power of the NPU, watt", "above"),
-    "temperature": MetricName("temperature of the device, degrees Celsius", "above"),
-    "gpu_utilization": MetricName("how busy the GPU is, per cent", "below"),
-    "gpu_memory": MetricName("GPU memory in use, MiB", "above"),
+    "npu_utilization": MetricName("how busy the NPU is, per cent", "below", needs=_NPU),
+    "npu_memory": MetricName("NPU memory in use, MiB", "above", needs=_NPU),
+    "npu_power": MetricName("power of the NPU, watt", "above", needs=_NPU),
+    "temperature": MetricName(
+        "temperature of the device, degrees Celsius", "above", needs=f"on an NPU {_NPU}; on a GPU {_GPU}"
+    ),
+    "gpu_utilization": MetricName("how busy the GPU is, per cent", "below", needs=_GPU),
+    "gpu_memory": MetricName("GPU memory in use, MiB", "above", needs=_GPU),
     "global_rank": MetricName("rank of this process among all"),
-    "update_ratio": MetricName("norm of the update by norm of the weights", is_costly=True),
+    "update_ratio": MetricName(
+        "norm of the update by norm of the weights", is_costly=True, needs="a loop gives Monitor its parameters"
+    ),
 }
 
 ALIASES: Final = {"learning_rate": "lr", "npu_temperature": "temperature"}
@@ -74,3 +97,21 @@ def add_name(name: str, known: MetricName) -> None:
     if resolve(name) is not None:
         raise UsageError(f"a metric {name!r} exists already")
     METRICS[name] = known
+
+
+def say_needs(names: Iterable[str], rules: Mapping[str, Sequence[str]], listed: Collection[str]) -> str:
+    """Returns what metrics take, those together that take the same.
+
+    Args:
+        names: The metrics.
+        rules: Which rules look at each.
+        listed: Those of them that are measured.
+    """
+    by_need: dict[str, list[str]] = {}
+    for name in names:
+        need = METRICS[name].needs if name in METRICS else ""
+        if not need:
+            need = "it returns none" if name in listed else "list it in metrics"
+        watching = f" (for {', '.join(rules[name])})" if name in rules else ""
+        by_need.setdefault(need, []).append(f"{name}{watching}")
+    return "; ".join(f"{', '.join(named)}: {need}" for need, named in by_need.items())

@@ -18,6 +18,7 @@ __all__ = ["CSV", "CsvFile"]
 
 CSV: Final = "metrics.csv"
 _FIXED: Final = ("step", "epoch", "wall_time", "interval_steps")
+_SAME: Final = ("step", "epoch")  # metrics that a column has already
 
 
 class CsvFile:
@@ -41,7 +42,7 @@ class CsvFile:
     def write_sample(self, sample: Sample) -> None:
         """Takes a sample; the journal's file must hold it already if the columns are new."""
         line = sample_line(sample, self._rank)
-        if self._file is None or not line["values"].keys() <= set(self._columns):
+        if self._file is None or not line["values"].keys() <= {*self._columns, *_SAME}:
             self._renew()
         elif self._file is not None:
             self._file.append(_row(self._columns, line))
@@ -52,8 +53,11 @@ class CsvFile:
             self._file.close()
         try:
             lines = [line for line in read_journal(self._directory) if line.get("kind") == "sample"]
-            self._columns = list(dict.fromkeys(name for line in lines for name in line["values"]))
-            rows = [_join([*_FIXED, *self._columns]), *(_row(self._columns, line) for line in lines)]
+            self._columns = [
+                name for name in dict.fromkeys(name for line in lines for name in line["values"]) if name not in _SAME
+            ]
+            heads = [f"value/{name}" if name in _FIXED else name for name in self._columns]
+            rows = [_join([*_FIXED, *heads]), *(_row(self._columns, line) for line in lines)]
             replace_file(path, b"".join(row + b"\n" for row in rows))
         except LogdirError as error:
             self._warn("csv", str(error))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
+import shutil
+import sys
 from typing import Any
 
 from ms_summary_bridge.monitor.model.config import MonitorConfig
@@ -83,11 +86,7 @@ class EndSummary:
             lines.append(f"left out because it came too fast: {dropped}")
         lines.append(f"time: {verdict}")
         if run_directory is not None:
-            lines.append(f"journal: {os.path.join(rank_directory(run_directory, rank), JOURNAL)}")
-            if "tensorboard" in config.backends:
-                lines.append(f"TensorBoard: tensorboard --logdir {viewed}")
-            if "mindinsight" in config.backends:
-                lines.append(f"MindInsight: mindinsight start --summary-base-dir {viewed}")
+            lines += _places(config, run_directory, rank, viewed)
         fields = {
             "reason": reason,
             "best": None if self._best is None else {"loss": self._best[0], "step": self._best[1]},
@@ -99,3 +98,25 @@ class EndSummary:
             "verdict": verdict,
         }
         return "\n".join(lines), fields
+
+
+def _places(config: MonitorConfig, run_directory: str, rank: int, viewed: str) -> list[str]:
+    """Returns where the files are: of those that are there, with the commands that can be run here."""
+    journal = os.path.join(rank_directory(run_directory, rank), JOURNAL)
+    lines = [f"journal: {journal}"] if os.path.exists(journal) else []
+    # The process that writes for the viewers may not have made the monitor's own directory yet.
+    is_there = os.path.isdir(viewed) or (os.path.isdir(run_directory) and os.path.dirname(viewed) == run_directory)
+    commands = {
+        "tensorboard": ("TensorBoard", "tensorboard --logdir"),
+        "mindinsight": ("MindInsight", "mindinsight start --summary-base-dir"),
+    }
+    for backend, (viewer, command) in commands.items():
+        if backend in config.backends and is_there:
+            beside = os.path.dirname(sys.executable)  # of an environment that is not activated
+            program = backend if shutil.which(backend) else shutil.which(backend, path=beside)
+            if program:
+                _, _, arguments = command.partition(" ")
+                lines.append(f"{viewer}: {shlex.quote(program)} {arguments} {shlex.quote(viewed)}")
+            else:
+                lines.append(f"files for {viewer}, which is not installed here: {viewed}")
+    return lines

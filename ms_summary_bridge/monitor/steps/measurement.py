@@ -30,6 +30,8 @@ class _Slot:
         self.last = math.inf if config.to_step is None else config.to_step
         self.observes = type(metric).observe is not Metric.observe
         self.samples = type(metric).sample is not Metric.sample
+        self.taken = 0
+        self.is_fed = False  # whether there ever was a number
         self.clear()
 
     def clear(self) -> None:
@@ -42,6 +44,7 @@ class _Slot:
 
     def add(self, value: float) -> None:
         self.value = value
+        self.is_fed = True
         if not math.isfinite(value):
             self.nonfinite += 1
             return
@@ -77,6 +80,7 @@ class Measurement:
                 faults.warn(f"metric {config.name}", f"{config.name} is not measured: {error!r}")
                 continue
             self._slots.append(_Slot(config, metric))
+        self._silent = list(self._slots)  # without a number so far
 
     @property
     def is_bound(self) -> bool:
@@ -131,12 +135,14 @@ class Measurement:
 
     def _drop(self, slot: _Slot, error: Exception) -> None:
         self._slots = [other for other in self._slots if other is not slot]
+        slot.is_fed = True  # what it lacks is said here
         self._faults.warn(f"metric {slot.name}", f"{slot.name} cannot be measured and is left out: {error!r}")
 
     def take(self, sample: Sample, window: Window) -> None:
         """Puts the values into a sample, and begins the next interval."""
         for slot in (*self._slots, *self._given.values()):
             if slot.first <= sample.step <= slot.last:
+                slot.taken += 1
                 self._fill(sample, slot, window)
             slot.clear()
 
@@ -166,8 +172,15 @@ class Measurement:
         if value is None:
             return
         for key, number in value.items() if isinstance(value, Mapping) else ((slot.name, value),):
+            slot.is_fed = True
             yield key, float(number)
             self._check(slot.name, key, float(number))
+
+    def find_unfed(self, samples: int) -> tuple[list[str], list[str]]:
+        """Returns the metrics that had no number in so many samples, and those whose first one may still come."""
+        self._silent = [slot for slot in self._silent if not slot.is_fed]
+        waiting = [slot.name for slot in self._silent if slot.metric.is_waiting()]
+        return [slot.name for slot in self._silent if slot.taken >= samples and slot.name not in waiting], waiting
 
     def close(self) -> None:
         """Lets go of all metrics."""

@@ -59,11 +59,16 @@ class Sampling:
         self._last: Call | None = None  # the last step dealt with
         self._sampled: Call | None = None  # the last one that was a sample
         self._steps = 0  # of this session
+        self._breaks: dict[str, tuple[int, int, float]] = {}  # of each kind: step before the last, count, seconds
 
     def take(self, call: Call) -> None:
         """Takes one step. By one thread at a time."""
         facts = self._measuring.facts_of(call, is_first=self._steps == 0)
         self._reader.say_missing(facts)
+        for kind, (count, secs) in call.breaks.items():
+            if count != self._breaks.get(kind, (0, 0, 0.0))[1]:
+                before = self._measuring.facts.initial_step if self._last is None else self._last.ended[0]
+                self._breaks[kind] = before, count, secs
         self._last = call
         self._steps += facts.steps
         if self._window is None:
@@ -105,7 +110,7 @@ class Sampling:
             monotonic=call.monotonic,
             interval_steps=window.steps,
             is_first=before is None,
-            secs_left=training.secs_left(facts.step, window),
+            secs_left=training.secs_left(facts.step, window, self._breaks.values()),
             data_share=(call.waited - (0.0 if before is None else before.waited)) / elapsed if elapsed > 0 else None,
         )
         self._sampled = call

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ms_summary_bridge.monitor.steps.measurement import OWN_NAMES
@@ -33,12 +33,10 @@ class StepReader:
     """Reads steps, and says what cannot be read or known of them.
 
     Args:
-        names: The metrics that are measured.
         faults: Is told, once, of each.
     """
 
-    def __init__(self, names: Collection[str], faults: Faults) -> None:
-        self._names = names
+    def __init__(self, faults: Faults) -> None:
         self._faults = faults
 
     def read(self, outputs: Any, given: Mapping[str, Any] | None) -> Reading:
@@ -66,12 +64,6 @@ class StepReader:
         reading.given = given
 
     def say_missing(self, facts: StepFacts) -> None:
-        """Says what cannot be known of a step, and what it needs."""
+        """Says that a step has no loss."""
         if facts.loss is None:
             self._faults.warn("loss", "the outputs of a step hold no number that can be the loss")
-        if facts.secs is None:
-            return
-        if facts.samples is None and "samples_per_second" in self._names:
-            self._faults.warn("samples", "samples_per_second is left out: give global_batch_size")
-        if facts.tokens is None and "tokens_per_second" in self._names:
-            self._faults.warn("tokens", "tokens_per_second is left out: give seq_length (and global_batch_size)")

@@ -1,0 +1,50 @@
+"""What rules look at beside the steps themselves: which figures of device and host, and how much memory there is."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Final
+
+import psutil
+
+from ms_summary_bridge.monitor.alarms.rules import make_rule
+from ms_summary_bridge.monitor.model.config import MetricConfig, MonitorConfig
+from ms_summary_bridge.training.facts import TrainingFacts
+
+__all__ = ["is_of_device", "memory_limits", "metrics_of_rules"]
+
+_CGROUP_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def metrics_of_rules(config: MonitorConfig, training: TrainingFacts) -> tuple[MetricConfig, ...]:
+    """Returns what rules look at on the training's device, and is not among the metrics: memory, heat, use.
+
+    On a CPU there is only what the configuration names.
+    """
+    kind = training.device.upper()
+    if kind.startswith("CPU"):
+        return ()
+    other = "npu_" if kind.startswith("GPU") else "gpu_"
+    names = {metric.name for metric in config.metrics}
+    wanted: dict[str, None] = {}
+    for alert in config.alerts:
+        with contextlib.suppress(Exception):  # said by `Alarms`
+            metrics = make_rule(alert.rule, alert.params).metrics
+            wanted.update(dict.fromkeys(name for name in metrics if is_of_device(name) or name == "host_memory"))
+    return tuple(MetricConfig(name=name) for name in wanted if name not in names and not name.startswith(other))
+
+
+def is_of_device(name: str) -> bool:
+    """Whether a metric is a figure of the device."""
+    return name.startswith(("npu_", "gpu_")) or name in ("temperature", "memory_usage")
+
+
+def memory_limits(training: TrainingFacts) -> dict[str, float]:
+    """Returns how much memory the host lets this process have, MiB by metric."""
+    limit = float(psutil.virtual_memory().total)
+    for path in _CGROUP_LIMITS:
+        with contextlib.suppress(OSError, ValueError), open(path, encoding="ascii") as file:
+            limit = min(limit, float(file.read()))
+            break
+    mib = limit / (1 << 20)
+    return {"host_memory": mib, **({"memory_usage": mib} if training.device.startswith("CPU") else {})}

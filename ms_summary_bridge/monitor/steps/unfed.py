@@ -1,0 +1,74 @@
+"""What was configured and gets no number: named once, with what it takes.
+
+A sink, because some values are measured by the thread that writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ms_summary_bridge.monitor.alarms.alarms import Alarms
+from ms_summary_bridge.monitor.model.metric_names import say_needs
+from ms_summary_bridge.monitor.model.sample import Note, Sample
+from ms_summary_bridge.monitor.steps.measurement import Measurement
+
+__all__ = ["Unfed"]
+
+_SAMPLES: Final = 2
+
+
+class Unfed:
+    """Says after the second sample which metrics and rules have no number, why, and what to do.
+
+    Args:
+        measurement: The metrics.
+        alarms: The rules, which have been shown the sample already.
+        warn: Called with (kind, message) about metrics.
+        tell: Called with a message, where it is only rules that nobody wrote down; None where others say that.
+    """
+
+    def __init__(
+        self,
+        measurement: Measurement,
+        alarms: Alarms,
+        warn: Callable[[str, str], None],
+        tell: Callable[[str], None] | None,
+    ) -> None:
+        self._measurement = measurement
+        self._alarms = alarms
+        self._warn = warn
+        self._tell = tell
+        self._samples = 0
+        self._said: set[str] = set()
+
+    def open(self) -> None:
+        """Does nothing."""
+
+    def write_sample(self, sample: Sample) -> None:
+        """Counts it, and looks where it is time."""
+        self._samples += 1
+        if self._samples >= _SAMPLES:
+            self._look()
+
+    def _look(self) -> None:
+        metrics, waiting = self._measurement.find_unfed(_SAMPLES)
+        rules = self._alarms.find_blind(waiting)
+        names = [name for name in dict.fromkeys([*metrics, *rules]) if name not in self._said]
+        if not names:
+            return
+        self._said.update(names)
+        text = f"no number comes for {say_needs(names, rules, metrics)}"
+        if any(name in metrics for name in names):
+            self._warn(text, text)
+        elif self._tell is not None:
+            self._tell(text)
+
+    def write_note(self, note: Note) -> None:
+        """Does nothing."""
+
+    def flush(self) -> None:
+        """Does nothing."""
+
+    def close(self) -> None:
+        """Does nothing."""
