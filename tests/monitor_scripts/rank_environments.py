@@ -21,7 +21,7 @@ from small import train, vector_model
 
 from ms_summary_bridge import SummaryBridge
 from ms_summary_bridge.monitor import build_monitor_callbacks
-from ms_summary_bridge.monitor.watchdog.watchdog import Assignment
+from ms_summary_bridge.monitor.watchdog.assignment import Assignment
 from ms_summary_bridge.monitor.watchdog.watchdog_link import WatchdogLink
 
 NAMES = ("RANK", "WORLD_SIZE", "DEVICE_ID", "OMPI_", "SLURM_", "MS_WORKER_NUM", "MS_NODE_ID", "LOCAL_RANK")
@@ -46,7 +46,10 @@ def main() -> None:
     tell = WatchdogLink._tell
 
     def note(link: WatchdogLink, message: Any) -> None:
-        told.append(message.rank if isinstance(message, Assignment) else message.get("directory"))
+        if isinstance(message, Assignment):
+            told.append(message.place.rank)
+        elif "directory" in message:
+            told.append(message["directory"])
         tell(link, message)
 
     WatchdogLink._tell = note  # type: ignore[method-assign]
