@@ -180,13 +180,18 @@ class _Standing:
             before.append(self._pop()[1])
             self._fill()
         self._number += 1
-        if not self._marks[mark]:
+        if not self._marks[mark] or self._is_early(mark):
             return before, None
         while self._ahead[0][0].mark != mark:
             before += self._without_event(*self._pop())
         place = self._ahead[0][0]
         self._number = place.number
         return before, self._pop() if place.replaces else None
+
+    def _is_early(self, mark: int) -> bool:
+        """Whether this event only looks like one that comes later: of the next place the event is still to come."""
+        first = self._ahead[0][0]
+        return first.mark != mark and first.number > self._number
 
     def rest(self) -> Iterator[Event]:
         """Yields the originals behind the last event that nothing stands for."""

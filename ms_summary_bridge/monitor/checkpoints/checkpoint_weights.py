@@ -83,7 +83,7 @@ def _read(directory: str, name: str, which: str) -> tuple[Checkpoint, dict[str, 
         if state is not None:
             checkpoint = state.best if which == "best" else next(reversed(state.last), None)
         if checkpoint is None:
-            raise LogdirError(f"{directory}: there is no {which} checkpoint")
+            raise LogdirError(f"{directory}: no {which} checkpoint is saved there")
         file = os.path.join(directory, checkpoint.file)
         try:
             return checkpoint, mindspore.load_checkpoint(file)
