@@ -28,7 +28,7 @@ _KEYS: Final = itertools.count()
 _SPARSE: Final = (-1,)
 
 
-class GradientJudge:
+class _Judge:
     """Says whether the gradients of one place can be recorded, and keeps what it said.
 
     Args:
@@ -81,7 +81,7 @@ class GradientJudge:
         return not reason
 
 
-_JUDGES: weakref.WeakValueDictionary[int, GradientJudge] = weakref.WeakValueDictionary()
+_JUDGES: weakref.WeakValueDictionary[int, _Judge] = weakref.WeakValueDictionary()
 
 
 @ops.constexpr  # type: ignore[untyped-decorator]
@@ -138,7 +138,7 @@ class GradientRecorder(nn.Cell):
         self.for_all = ops.HyperMap()  # a loop over 20 parameters already is too deep for MindSpore's compiler
         self.scalar = ops.ScalarSummary()
         self.is_recording = True
-        self.judge = GradientJudge(place, optimizer, is_scale_known=loss_scale is not None)
+        self.judge = _Judge(place, optimizer, is_scale_known=loss_scale is not None)
         self.key = next(_KEYS)
         _JUDGES[self.key] = self.judge
         self.__dict__["loss_scale"] = loss_scale  # not as a parameter of this cell: checkpoints stay as they are

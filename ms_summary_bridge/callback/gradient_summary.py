@@ -80,7 +80,8 @@ class GradientSummary(nn.Cell):
         network: A network that returns the loss, with `optimizer`. Or a one-step training cell without: it has the
             attribute `optimizer` and another one that makes the gradients, once in a step: an `ops.GradOperation` with
             `get_by_list`, or what `mindspore.value_and_grad` returns. `nn.TrainOneStepCell`,
-            `nn.TrainOneStepWithLossScaleCell` and MindFormers' cells are such.
+            `nn.TrainOneStepWithLossScaleCell` and MindFormers' cells are such; where the network returns several
+            losses, with `loss_scale=cell.scale_sense`.
         optimizer: Any of MindSpore's, of which a `nn.TrainOneStepCell` is made.
         pattern: Regular expression, matched from the beginning of a parameter's name: these get a histogram. None for
             the norm alone.
