@@ -19,7 +19,7 @@ from mindspore import nn, ops
 
 from ms_summary_bridge.callback.gradient_cells import GradientPlace
 
-__all__ = ["NORM", "GradientJudge", "GradientRecorder", "put_recorder"]
+__all__ = ["NORM", "GradientRecorder", "put_recorder"]
 
 NORM: Final = "gradient/global_norm"
 _LOG: Final = logging.getLogger("ms_summary_bridge")

@@ -163,8 +163,7 @@ def test_check_tries(section: Path, tmp_path: Path) -> None:
     # What only SummaryBridge can know is wrong is told as a mistake of the configuration.
     done = run("config", "check", section, "--try", "--set", "bridge={flush_secs: -1}")
     assert done.returncode == 2
-    assert "flush_secs is a positive number of seconds" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines() == ["error: flush_secs: must be a positive number of seconds, not -1"]
 
 
 def test_check_tries_only_with_mindspore(

@@ -101,7 +101,7 @@ def test_a_package_that_is_switched_off_is_said(wandb_python: Path, tmp_path: Pa
     runs, said = run_loop(wandb_python, tmp_path, WANDB_MODE="disabled")
     assert runs == []
     assert "WandbSink.open failed: Weights & Biases is switched off (mode 'disabled')" in said
-    assert "WandbSink lacks 8 values or notes" in said
+    assert "WandbSink lacks 9 values or notes" in said
 
 
 @pytest.mark.timeout(600)

@@ -64,7 +64,7 @@ def test_train_with_summary_collector(tmp_path: Path, callback: str) -> None:
     }
     loss = [value.value for value in read_series(summary_dir)["scalar", "loss/auto"].values()]
     assert sum(loss[-5:]) < 0.7 * sum(loss[:5]), "it does not learn"
-    more = {("scalar", tag) for tag in ("lr", "epoch", "step_time", "samples_per_second", "eval/accuracy")}
+    more = {("scalar", tag) for tag in ("lr", "train_info/epoch", "step_time", "samples_per_second", "eval/accuracy")}
     assert found & more == (more if callback == "bridge" else set())
     if callback == "bridge":
         assert verify_logdirs(str(summary_dir), str(summary_dir)).is_equal  # MindSpore's files with the live one

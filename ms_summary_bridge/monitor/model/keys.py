@@ -52,7 +52,6 @@ CallbackType = Annotated[
 
 BridgeArgument = Literal[
     "summary_dir",
-    "tensorboard_dir",
     "collect_freq",
     "num_process",
     "collect_specified_data",
@@ -61,6 +60,7 @@ BridgeArgument = Literal[
     "collect_tensor_freq",
     "max_file_size",
     "export_options",
+    "tensorboard_dir",
     "collect_graph",
     "collect_trainable_params",
     "collect_loss",

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -51,6 +52,7 @@ class WatchdogLink:
         self._heartbeat = Heartbeat(is_shared=False)
         self._process: subprocess.Popen[bytes] | None = None
         self._has_begun = False
+        self._dropped: weakref.finalize[..., WatchdogLink] | None = None
         self._hearing = threading.Lock()
         self._heard = b""
         self.run_directory: str | None = None
@@ -140,6 +142,9 @@ class WatchdogLink:
         finally:
             if console >= 0:
                 os.close(console)
+        # A monitor that nobody keeps ends no training: what made it may have failed.
+        self._dropped = weakref.finalize(self, _end_unused, self._process, heartbeat, os.getpid())
+        self._dropped.atexit = False
         self._tell(assignment)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -209,6 +214,8 @@ class WatchdogLink:
         """The training ends: so does the watchdog. It may be called again."""
         heartbeat, self._heartbeat = self._heartbeat, Heartbeat(is_shared=False)
         process, self._process = self._process, None
+        if self._dropped is not None:
+            self._dropped.detach()
         self._has_begun, self._heard = False, b""
         heartbeat.beat(END)
         if process is not None:
@@ -224,6 +231,15 @@ class WatchdogLink:
             assert process.stdout is not None
             process.stdout.close()
         heartbeat.close()
+
+
+def _end_unused(process: subprocess.Popen[bytes], heartbeat: Heartbeat, pid: int) -> None:
+    """Ends the watchdog of a monitor that is gone before it has ended; not that of the process which was forked."""
+    if os.getpid() == pid and process.stdin is not None:
+        heartbeat.beat(END)
+        with contextlib.suppress(OSError):
+            process.stdin.write(msgspec.json.encode({"end": True}) + b"\n")
+            process.stdin.close()
 
 
 def _begun(place: Place) -> Begun:
