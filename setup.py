@@ -45,16 +45,16 @@ CORE = [
 # 2.16 needs NumPy 1, and answers the HParams page with an error where protobuf is 5 or newer.
 TENSORBOARD = ["tensorboard>=2.17"]
 # pyarrow 26 refuses numpy 1, which MindSpore needs, and does not say so in its requirements.
-PARQUET = ["pyarrow>=14.0,<26"]
-DASK = ["distributed>=2023.5.0"]
+PARQUET = ["pyarrow>=14.0.0,<26"]
+DASK = ["distributed>=2024.8.0"]
 
 EXTRAS = {
     "mindspore": ["mindspore>=2.7", "numpy<2"],
-    "mindformers": ["mindformers>=1.5", "mindspore>=2.7", "numpy<2"],
+    "mindformers": ["mindformers>=1.9.0", "mindspore>=2.7", "numpy<2"],
     "tensorboard": TENSORBOARD,
     "parquet": PARQUET,
     "dask": DASK,
-    "wandb": ["wandb>=0.16"],
+    "wandb": ["wandb>=0.31.0"],
     "test": [
         *TENSORBOARD,
         *PARQUET,

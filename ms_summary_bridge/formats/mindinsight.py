@@ -224,7 +224,7 @@ def _as_png(encoded: bytes) -> tuple[Image, str]:
         least = 2 * (PillowImage.MAX_IMAGE_PIXELS or 0)
         raise InvalidValueError(f"more than {least:,} pixels, and {_LIMIT}") from error
     except _PILLOW_ERRORS as error:
-        raise InvalidValueError(f"not an image that can be read ({len(encoded)} bytes)") from error
+        raise InvalidValueError("not an image that can be read") from error
 
 
 def _draw_as_png(picture: PillowImage.Image) -> tuple[Image, str]:
@@ -235,7 +235,7 @@ def _draw_as_png(picture: PillowImage.Image) -> tuple[Image, str]:
     mode = picture.mode if picture.mode in _CHANNELS else "RGBA" if picture.has_transparency_data else "RGB"
     output = io.BytesIO()
     (picture if mode == picture.mode else picture.convert(mode)).save(output, format="PNG")
-    loss = f"{picture.format} encoded again as PNG" + (f", {frames - 1} frames left out" if frames > 1 else "")
+    loss = f"{picture.format} encoded again as PNG" + (", the frames behind the first left out" if frames > 1 else "")
     return Image(height, width, _CHANNELS[mode], (output.getvalue(),)), loss
 
 

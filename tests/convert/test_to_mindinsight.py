@@ -382,7 +382,7 @@ OTHERS = {
     "jpeg": (encoded("JPEG"), "JPEG encoded again as PNG"),
     "grey jpeg": (encoded("JPEG", "L"), "JPEG encoded again as PNG"),
     "cmyk jpeg": (encoded("JPEG", "CMYK"), "JPEG encoded again as PNG"),
-    "gif": (encoded("GIF", "L", frames=3), "GIF encoded again as PNG, 2 frames left out"),
+    "gif": (encoded("GIF", "L", frames=3), "GIF encoded again as PNG, the frames behind the first left out"),
     "bmp": (encoded("BMP"), "BMP encoded again as PNG"),
     "webp": (encoded("WEBP", "RGBA"), "WEBP encoded again as PNG"),
 }
