@@ -265,6 +265,7 @@ def test_a_file_begun_before_the_last_one_ended_is_no_restart(tmp_path: Path, la
     assert report.went_back == {}, "nothing went back inside a file"
 
 
+@pytest.mark.tensorboard
 def test_a_tag_that_goes_back_inside_a_later_file_is_no_restart(tmp_path: Path) -> None:
     write_later(tmp_path / "ms", losses(range(10)), losses([10, 11, 12, 3, 4]))
     report = convert(tmp_path / "ms", tmp_path / "tb")
@@ -273,6 +274,7 @@ def test_a_tag_that_goes_back_inside_a_later_file_is_no_restart(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("between", "is_restart"), [(997, True), (998, False)])
+@pytest.mark.tensorboard
 def test_the_bound_counts_events(tmp_path: Path, between: int, is_restart: bool) -> None:
     """The version is the first; the last of the 1,000 is the one that proves it."""
     later = [*losses([5]), *losses(range(6, 6 + between)), *losses([5], "eval")]
@@ -286,6 +288,7 @@ def test_the_bound_counts_events(tmp_path: Path, between: int, is_restart: bool)
     assert len(slow_series(tmp_path / "tb")["loss"]) == (5 if is_restart else 10) + 1 + between
 
 
+@pytest.mark.tensorboard
 def test_a_file_that_may_grow_waits_until_it_is_proved(tmp_path: Path) -> None:
     ms, later = tmp_path / "ms", [*losses([5, 6, 7]), *losses([5], "eval"), *losses([8])]
     seen: list[int] = []
@@ -304,6 +307,7 @@ def test_a_file_that_may_grow_waits_until_it_is_proved(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ends_by", ["the follower", "its writer", "a later file", "rest"])
+@pytest.mark.tensorboard
 def test_a_file_that_has_ended_waits_no_longer(tmp_path: Path, ends_by: str) -> None:
     ms = tmp_path / "ms"
     write_later(ms, losses(range(10), "loss", "eval"), [event(9, ("eval", scalar(0.5)))])
@@ -339,6 +343,7 @@ def test_lineage_that_is_shown_at_step_0_is_never_hidden(tmp_path: Path, step: i
 
 
 @pytest.mark.parametrize("is_whole", [True, False])
+@pytest.mark.tensorboard
 def test_a_graph_that_cannot_be_drawn_replaces_none(tmp_path: Path, is_whole: bool) -> None:
     again = (
         graph(START)
@@ -350,6 +355,7 @@ def test_a_graph_that_cannot_be_drawn_replaces_none(tmp_path: Path, is_whole: bo
     assert all(slow_series(tmp_path / "tb").values())
 
 
+@pytest.mark.tensorboard
 def test_latest_leaves_out_for_each_tag_what_a_restart_replaces_and_nothing_else(tmp_path: Path) -> None:
     first = [*losses(range(10), "loss", "lr"), *losses([1, 2, 3], "epoch")]
     write_later(tmp_path / "ms", first, [*losses(range(6, 9)), *losses(range(5, 8), "lr"), *losses([1], "epoch")])
