@@ -77,7 +77,7 @@ def count_steps(directory: Path, *, sink_size: int) -> dict[str, Any]:
     told: dict[str, list[Any]] = {name: [] for name in ("bridge", "bridge epochs", "monitor", "begun", "ended")}
     name = f"sink-{sink_size}"
     bridge = SummaryBridgeMonitor(str(directory / name), collect_graph=False, collect_freq=1)
-    bridge._collect = lambda parameters, step, **which: told["bridge"].append([step, parameters.cur_epoch_num])
+    bridge._collect = lambda parameters, **which: told["bridge"].append([bridge._step, parameters.cur_epoch_num])
     bridge._begin_collecting = lambda parameters: None
     bridge.landmark = lambda kind, text: told["bridge epochs"].append(text) if kind == "epoch" else None
     monitor = MindSporeTransformersMonitor(
