@@ -127,9 +127,9 @@ class _DeviceMetric(Metric):
     def close(self) -> None:
         """Stops asking, if no other metric asks too."""
         self._is_waiting = self.is_waiting()
-        if self._key is not None:
-            _SAMPLERS.give_back(self._key)
-        self._key = self._sampler = None
+        key, self._key, self._sampler = self._key, None, None  # first: a tool that is ended has not answered
+        if key is not None:
+            _SAMPLERS.give_back(key)
 
 
 class NpuUtilization(_DeviceMetric):

@@ -127,7 +127,9 @@ class DeviceSampler:
             except (
                 Exception
             ) as error:  # a driver's module raises what it likes; no thread of ours ends with a traceback
-                if not self._is_said and not self._stopped.is_set():
+                if self._stopped.is_set():  # the source was closed: this is not its answer
+                    return
+                if not self._is_said:
                     self._is_said = True
                     _LOG.warning("%s: unavailable: %s", self._names, error)
                 self._failures += 1
