@@ -24,9 +24,8 @@ __all__ = [
     "Encoder",
     "Event",
     "FileVersion",
-    "Loss",
+    "LostValue",
     "SessionLog",
-    "Sink",
     "Summary",
     "TaggedValue",
     "iter_points",
@@ -116,7 +115,7 @@ def iter_points(event: Event) -> Iterator[DataPoint]:
                 yield DataPoint(tagged.tag, event.step, event.wall_time, tagged.value)
 
 
-class Loss(msgspec.Struct, frozen=True, gc=False):
+class LostValue(msgspec.Struct, frozen=True, gc=False):
     """Something a target format cannot hold, or holds only approximately."""
 
     kind: str
@@ -129,7 +128,7 @@ class Encoded(msgspec.Struct, frozen=True, gc=False):
 
     payload: bytes | None
     """The event in the target format; None when it has no place for any part of it."""
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[LostValue, ...] = ()
     archive: Event | None = None
     """The whole event as it was, when the payload does not hold all of it exactly: it goes into the archive."""
 
@@ -147,20 +146,4 @@ class Encoder(Protocol):
 
     def encode(self, event: Event) -> Encoded:
         """Never raises for a value: what cannot be held is named in `Encoded.losses`."""
-        ...
-
-
-class Sink(Protocol):
-    """Where events go."""
-
-    def write(self, event: Event) -> None:
-        """Takes one event."""
-        ...
-
-    def flush(self) -> None:
-        """Returns when everything taken so far can be read by others."""
-        ...
-
-    def close(self) -> None:
-        """Flushes for the last time; may be called again."""
         ...

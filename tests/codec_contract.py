@@ -23,7 +23,7 @@ from ms_summary_bridge.events import (
     Encoder,
     Event,
     FileVersion,
-    Loss,
+    LostValue,
     SessionLog,
     Summary,
     TaggedValue,
@@ -289,7 +289,7 @@ class CodecContract:
         assert tagged.value.payload in payload  # type: ignore[union-attr]
         other = MindSporeEncoder() if type(self).Encoder is TensorBoardEncoder else TensorBoardEncoder()
         assert type(self).Encoder().encode(event) == Encoded(payload)
-        assert other.encode(event) == Encoded(None, (Loss("untimed scalar", "loss", reason),), event)
+        assert other.encode(event) == Encoded(None, (LostValue("untimed scalar", "loss", reason),), event)
 
         head = b"\x09" + struct.pack("<d", wall_time)
         version = decoder.decode(head + b"\x1a\x01x")
@@ -302,7 +302,7 @@ class CodecContract:
             whole = decoder.decode(head + rest)
             assert whole.content == Opaque(kind, head + rest, reason)
             assert type(self).Encoder().encode(whole) == Encoded(head + rest)
-            assert other.encode(whole) == Encoded(None, (Loss(kind, "", reason),), whole)
+            assert other.encode(whole) == Encoded(None, (LostValue(kind, "", reason),), whole)
         # One summary that a version replaced, and another one behind that.
         value = payload[payload.index(b"\x2a") :]
         assert type(self).Encoder().encode(decoder.decode(head + value + b"\x1a\x01x" + value)).losses == ()

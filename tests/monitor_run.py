@@ -10,7 +10,7 @@ from ms_summary_bridge.monitor.config.file import load_config
 from ms_summary_bridge.monitor.recorder import Recorder
 from ms_summary_bridge.monitor.sinks.journal import journal_files
 from ms_summary_bridge.monitor.steps.call_queue import Patience
-from ms_summary_bridge.training.distributed import Place
+from ms_summary_bridge.training.distributed import ProcessRank
 from ms_summary_bridge.training.facts import TrainingFacts
 from ms_summary_bridge.training.faults import Faults
 
@@ -55,10 +55,10 @@ class Engine:
     """
 
     def __init__(
-        self, directory: Path, place: Place | None = None, *, patience: Patience | None = None, **section: Any
+        self, directory: Path, place: ProcessRank | None = None, *, patience: Patience | None = None, **section: Any
     ) -> None:
         self.clock = FakeClock()
-        self.place = place or Place(host="host")
+        self.place = place or ProcessRank(host="host")
         given = {"backend": ["local"], "save_dir": str(directory), "run_id": "run", "auto_print": False, **section}
         self.recorder = Recorder(
             load_config(given),

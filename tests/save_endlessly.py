@@ -22,7 +22,7 @@ from typing import Any
 
 from ms_summary_bridge.monitor.checkpoints.checkpoint_files import CheckpointFiles, read_state
 from ms_summary_bridge.monitor.checkpoints.checkpoint_place import CheckpointPlace
-from ms_summary_bridge.training.distributed import find_place
+from ms_summary_bridge.training.distributed import find_process_rank
 
 LINES = 20_000
 
@@ -86,10 +86,10 @@ def main() -> None:
         make = write_with_mindspore()
         say("loaded", load_all(directory))
     if "--place" in sys.argv:
-        place = CheckpointPlace(str(directory), find_place())
+        place = CheckpointPlace(str(directory), find_process_rank())
         say("place", place.directory, place.user)
         directory = Path(place.directory)
-        rank = find_place()
+        rank = find_process_rank()
         directory = directory if rank.ranks == 1 else directory / f"rank_{rank.rank}"
     rng = random.Random(seed)
     files = CheckpointFiles(

@@ -13,7 +13,7 @@ from ms_summary_bridge.events import (
     Encoded,
     Event,
     FileVersion,
-    Loss,
+    LostValue,
     SessionLog,
     Summary,
     TaggedValue,
@@ -29,7 +29,7 @@ EXAMPLES: list[Any] = [
     Summary(()),
     SessionLog(SessionLog.START),
     DataPoint("loss", 3, 1.5, ONE),
-    Loss("text", "note", "no place"),
+    LostValue("text", "note", "no place"),
     Encoded(b"payload"),
 ]
 

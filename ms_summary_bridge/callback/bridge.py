@@ -27,7 +27,7 @@ from ms_summary_bridge.callback.arguments import check_bytes, check_directory, c
 from ms_summary_bridge.callback.collector import StockCollector, has_seam, without_training
 from ms_summary_bridge.callback.gradient_summary import GradientSummary
 from ms_summary_bridge.callback.record import Record
-from ms_summary_bridge.callback.session import Session
+from ms_summary_bridge.callback.recording import Recording
 from ms_summary_bridge.callback.step_values import StepValues, metric_items
 from ms_summary_bridge.callback.user_values import UserValues
 from ms_summary_bridge.errors import UsageError
@@ -180,7 +180,7 @@ class SummaryBridge(HookNames, Callback, UserValues):
         """Takes up work in this process: nothing of another one's is used."""
         self._pid = os.getpid()
         self._lock = threading.RLock()
-        self._session: Session | None = None
+        self._session: Recording | None = None
         self._stock: StockCollector | None = None
         self._fallback: Fallback | None = None
         self._summary_writer: BridgeSummaryWriter | None = None
@@ -313,10 +313,10 @@ class SummaryBridge(HookNames, Callback, UserValues):
             if session is not None:
                 session.link.close(_CLOSE_SECS)
 
-    def _open_session(self) -> Session:
+    def _open_session(self) -> Recording:
         with self._lock:
             if self._session is None:
-                self._session = Session(
+                self._session = Recording(
                     self._summary_dir,
                     self._tensorboard_dir,
                     max_file_size=self._max_file_size,

@@ -21,7 +21,7 @@ from ms_summary_bridge.formats.sessions.session import SESSION_KINDS, shortest
 from ms_summary_bridge.runs.archive import LINEAGE
 from ms_summary_bridge.values import Opaque, Scalar
 
-__all__ = ["MindSporeRun"]
+__all__ = ["MindSporeSink"]
 
 _MAX_SECONDS: Final = 9_999_999_999  # with room for those that each have to be later than the one before
 _SHOWN_TAGS: Final = 300
@@ -30,7 +30,7 @@ _SHOWN_TENSORS: Final = 6  # tags
 _NAMED: Final = 5  # tags named in a note
 
 
-class MindSporeRun(RunSink):
+class MindSporeSink(RunSink):
     """A sink for the events of one run; see `RunSink` for its arguments."""
 
     format = FORMAT
@@ -126,7 +126,7 @@ class MindSporeRun(RunSink):
                     self._metrics[tagged.tag] = value if value.is_float32 else Scalar(value.fingerprint())
                 elif isinstance(value, Opaque) and value.kind == "hparams":
                     self._state.session[tagged.tag] = value.payload
-                    self._state.said.clear()
+                    self._state.reported_once.clear()
 
     def _count(self) -> None:
         points = self._state.points

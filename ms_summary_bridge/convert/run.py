@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from ms_summary_bridge.convert.mindspore_sink import MindSporeRun
+from ms_summary_bridge.convert.mindspore_sink import MindSporeSink
 from ms_summary_bridge.convert.names import keep_name
 from ms_summary_bridge.convert.restarts import FileWalk, ReadAhead, Restart
 from ms_summary_bridge.convert.selection import Selection
@@ -17,7 +17,7 @@ from ms_summary_bridge.convert.sink import RunSink
 from ms_summary_bridge.convert.state import Plan, RunState, identify
 from ms_summary_bridge.convert.superseded import Superseded, find_superseded
 from ms_summary_bridge.convert.task import RunTask, relative_path
-from ms_summary_bridge.convert.tensorboard_sink import TensorBoardRun
+from ms_summary_bridge.convert.tensorboard_sink import TensorBoardSink
 from ms_summary_bridge.convert.unread import (
     Unread,
     begin_walk,
@@ -82,7 +82,7 @@ class _RunConversion:
         target = tensorboard.FORMAT if task.run.format == mindspore.FORMAT else mindspore.FORMAT
         has_archive = any(archive_name(source) in path for path in task.run.archives for source in (target, LINEAGE))
         self._selection = Selection(task, report, self._losses, self._series, target, has_archive=has_archive)
-        self._sink: RunSink = (TensorBoardRun if target == tensorboard.FORMAT else MindSporeRun)(
+        self._sink: RunSink = (TensorBoardSink if target == tensorboard.FORMAT else MindSporeSink)(
             task.destination,
             host=task.run.host,
             state=self.state,

@@ -125,10 +125,10 @@ class RunSink(ABC):
 
     def _say_once(self, kind: str, tag: str, reasons: Iterable[str]) -> None:
         """Counts losses of the session, but for those that an earlier conversion counted."""
-        new = [reason for reason in reasons if reason not in self._state.said]
+        new = [reason for reason in reasons if reason not in self._state.reported_once]
         for reason in new:
             self._losses.add(kind, tag, reason)
-        self._state.said += new
+        self._state.reported_once += new
 
     def _keep_version(self, event: Event, source: str) -> None:
         if self._keep_archive and event.format != self.format:

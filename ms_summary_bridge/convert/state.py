@@ -26,7 +26,7 @@ from ms_summary_bridge.errors import (
 )
 from ms_summary_bridge.files.atomic import check_place, replace_file, take_lock
 from ms_summary_bridge.files.event_file import open_source
-from ms_summary_bridge.runs.archive import Place
+from ms_summary_bridge.runs.archive import ArchivePosition
 
 __all__ = [
     "STATE_NAME",
@@ -121,16 +121,16 @@ class RunState(msgspec.Struct):
     names: list[tuple[str, str, str, str]] = msgspec.field(default_factory=list)
     """Names given to tags: `(tag, kind, suffix, name)`."""
     series: list[tuple[str, str, Series]] = msgspec.field(default_factory=list)
-    last_place: Place | None = None
+    last_place: ArchivePosition | None = None
     """The output's last event, as archives name it."""
     plugins: dict[str, str] = msgspec.field(default_factory=dict)
     """TensorBoard's plugin of each tag: a writer may say it once and never again."""
     session: dict[str, bytes] = msgspec.field(default_factory=dict)
     """What tells of the training session: MindSpore's last lineage record of each kind, or TensorBoard's values of the
     `hparams` plugin by their tag."""
-    said: list[str] = msgspec.field(default_factory=list)
+    reported_once: list[str] = msgspec.field(name="said", default_factory=list)
     """Losses of the session that were counted: what it becomes is written anew when other things have changed."""
-    begins: list[float] = msgspec.field(default_factory=list)
+    start_times: list[float] = msgspec.field(name="begins", default_factory=list)
     """When each file of a MindSpore source was begun."""
     lineage: str = ""
     """Name of the lineage file written."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ms_summary_bridge.convert.sink import WRITER_CONVERT, RunSink
-from ms_summary_bridge.events import Encoded, Event, FileVersion, Loss, SessionLog
+from ms_summary_bridge.events import Encoded, Event, FileVersion, LostValue, SessionLog
 from ms_summary_bridge.files.file_names import LINEAGE_SUFFIX
 from ms_summary_bridge.formats.mindspore import FORMAT as MINDSPORE
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder
@@ -24,12 +24,12 @@ from ms_summary_bridge.formats.tensorboard import FILE_VERSION, FORMAT, TensorBo
 from ms_summary_bridge.runs.archive import LINEAGE
 from ms_summary_bridge.values import Opaque
 
-__all__ = ["TensorBoardRun"]
+__all__ = ["TensorBoardSink"]
 
 _MAX_SECONDS: Final = 9_999_999_999
 
 
-class TensorBoardRun(RunSink):
+class TensorBoardSink(RunSink):
     """A sink for the events of one run; see `RunSink` for its arguments."""
 
     format = FORMAT
@@ -75,22 +75,22 @@ class TensorBoardRun(RunSink):
     def write_version(self, event: Event, source: str = "") -> None:
         """Keeps a source file's version event: the output's own files begin with another."""
         self._keep_version(event, source)
-        if source == MINDSPORE and event.wall_time not in self._state.begins:
-            self._state.begins.append(event.wall_time)
+        if source == MINDSPORE and event.wall_time not in self._state.start_times:
+            self._state.start_times.append(event.wall_time)
 
     def _note_lineage(self, event: Event, content: Opaque) -> None:
         """Takes note of a lineage record; of each kind the last one is shown, and all are in the archive."""
-        losses: tuple[Loss, ...] = ()
+        losses: tuple[LostValue, ...] = ()
         is_shown = True
         if content.kind in SESSION_KINDS:
             self._in_table.add(content.kind)
-            self._state.said.clear()  # here, since nothing is said while the session waits for its end
+            self._state.reported_once.clear()  # here, since nothing is said while the session waits for its end
         else:
             encoded = self._encoder.encode(event)
             losses, is_shown = encoded.losses, encoded.payload is not None
         shown = self._state.session.get(content.kind, content.payload)
         if is_shown and shown != content.payload:
-            losses += (Loss(content.kind, "", "an earlier one of its run: TensorBoard shows the last"),)
+            losses += (LostValue(content.kind, "", "an earlier one of its run: TensorBoard shows the last"),)
         self._account(event, Encoded(None, losses, event), LINEAGE)
         if is_shown:
             self._state.session[content.kind] = content.payload
@@ -115,7 +115,7 @@ class TensorBoardRun(RunSink):
             if kind not in SESSION_KINDS:
                 payloads.append(self._encoder.encode(event).payload)
         if records.keys() & {*SESSION_KINDS}:
-            session = lineage.read_lineage(records, sorted(self._state.begins))
+            session = lineage.read_lineage(records, sorted(self._state.start_times))
             self._say_once("lineage", "", session.left_out)
             if not session.is_empty:
                 payloads += [

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ms_summary_bridge.errors import EventDecodeError, InvalidValueError, UnsupportedValueError, ValueConversionError
-from ms_summary_bridge.events import Content, Encoded, Event, FileVersion, Loss, SessionLog, Summary, TaggedValue
+from ms_summary_bridge.events import Content, Encoded, Event, FileVersion, LostValue, SessionLog, Summary, TaggedValue
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats._histogram import decode_mindspore_histogram, encode_mindspore_histogram
 from ms_summary_bridge.formats.graphs.events import draw_in_mindinsight, is_converted_graph
@@ -254,12 +254,12 @@ class MindSporeEncoder:
             return Encoded(None, (), event)
         if not isinstance(content, Summary):
             if content.reason:
-                return Encoded(None, (Loss(content.kind, "", content.reason),), event)
+                return Encoded(None, (LostValue(content.kind, "", content.reason),), event)
             if content.kind in ("graph", "meta_graph") and event.format == "tensorboard":
                 return self._encode_graph(event, content, head)
-            return Encoded(None, (Loss(content.kind, "", f"MindSpore summaries have no {content.kind}"),), event)
+            return Encoded(None, (LostValue(content.kind, "", f"MindSpore summaries have no {content.kind}"),), event)
         parts: list[bytes] = []
-        losses: list[Loss] = []
+        losses: list[LostValue] = []
         self.written = []
         has_original = False
         for tagged in content.values:
@@ -268,10 +268,10 @@ class MindSporeEncoder:
             has_original = has_original or tagged.original is not None
             messages, loss = self._encode_value(tagged, event.format)
             if loss:
-                losses.append(Loss(tagged.value.kind, tagged.tag, loss))
+                losses.append(LostValue(tagged.value.kind, tagged.tag, loss))
             parts += messages
         if event.original is not None and (parts or not content.values):
-            losses.append(Loss("event", "", "holds fields that are not known to this version"))
+            losses.append(LostValue("event", "", "holds fields that are not known to this version"))
         # A tensor is not shown as one by TensorBoard, so the one it came from is kept, too.
         is_kept = losses or (event.format != FORMAT and any(isinstance(t.value, Tensor) for t in content.values))
         archive = event if is_kept else None
@@ -285,7 +285,9 @@ class MindSporeEncoder:
 
     def _encode_graph(self, event: Event, content: Opaque, head: bytes) -> Encoded:
         if content.kind == "meta_graph" and self._has_graph:  # TensorFlow writes the graph a second time in it
-            return Encoded(None, (Loss(content.kind, "", "MindInsight shows the graph the run has already"),), event)
+            return Encoded(
+                None, (LostValue(content.kind, "", "MindInsight shows the graph the run has already"),), event
+            )
         encoded = draw_in_mindinsight(event, content.payload, head + b"\x10" + wire.varint(event.step))
         self._has_graph = self._has_graph or encoded.payload is not None
         return encoded

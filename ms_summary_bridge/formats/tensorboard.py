@@ -22,7 +22,7 @@ from ms_summary_bridge.events import (
     Encoded,
     Event,
     FileVersion,
-    Loss,
+    LostValue,
     SessionLog,
     Summary,
     TaggedValue,
@@ -339,13 +339,13 @@ class TensorBoardEncoder:
         if isinstance(content, SessionLog):
             return Encoded(head + wire.length_delimited(b"\x3a", _encode_session_log(content)))
         if content.reason:
-            return Encoded(None, (Loss(content.kind, "", content.reason),), event)
+            return Encoded(None, (LostValue(content.kind, "", content.reason),), event)
         if content.kind == "graph" and event.format == "mindspore":
             return draw_in_tensorboard(event, content.payload, head)
         if content.kind == "dataset_graph" and event.format == "mindspore":
             return self._encode_dataset_graph(event, content.payload, head)
         return Encoded(
-            None, (Loss(content.kind, "", f"TensorBoard has no place for a MindSpore {content.kind}"),), event
+            None, (LostValue(content.kind, "", f"TensorBoard has no place for a MindSpore {content.kind}"),), event
         )
 
     def _encode_dataset_graph(self, event: Event, payload: bytes, head: bytes) -> Encoded:
@@ -356,13 +356,13 @@ class TensorBoardEncoder:
         try:
             text = describe_dataset_graph(payload)
         except InvalidValueError as error:
-            return Encoded(None, (Loss(event.content.kind, "", error.message),), event)
+            return Encoded(None, (LostValue(event.content.kind, "", error.message),), event)
         value = _text_value(self.names.name(TAG, "pipeline"), text, Origin(kind=event.content.kind, event=payload))
         return Encoded(head + wire.length_delimited(b"\x2a", wire.length_delimited(b"\x0a", value)))
 
     def _encode_summary(self, event: Event, summary: Summary, head: bytes, is_own: bool) -> Encoded:
         parts: list[bytes] = []
-        losses: list[Loss] = []
+        losses: list[LostValue] = []
         scalars = self._scalars
         for tagged in summary.values:
             value = tagged.value
@@ -384,11 +384,11 @@ class TensorBoardEncoder:
             except InvalidValueError as error:
                 loss = error.message
             if loss:
-                losses.append(Loss(value.kind, tagged.tag, loss))
+                losses.append(LostValue(value.kind, tagged.tag, loss))
         if summary.values and not parts:
             return Encoded(None, tuple(losses), event if losses else None)
         if event.original is not None:
-            losses.append(Loss("event", "", "holds fields that are not known to this version"))
+            losses.append(LostValue("event", "", "holds fields that are not known to this version"))
         archive = event if losses else None
         body = b"".join([b"\x0a" + wire.varint(len(part)) + part for part in parts])
         return Encoded(head + b"\x2a" + wire.varint(len(body)) + body, tuple(losses), archive)

@@ -195,7 +195,7 @@ class WriterLink:
                 self._ring.close()
                 return False
             with contextlib.suppress(BrokenPipeError):  # died as well
-                self._ring.ring_again()
+                self._ring.wake_consumer()
                 return True
 
     def _has_ended(self) -> bool:
@@ -250,7 +250,7 @@ class WriterLink:
         if has_ended and self.result is None and self._ring.backlog:
             return self._replace()
         with contextlib.suppress(BrokenPipeError):
-            self._ring.ring_again()
+            self._ring.wake_consumer()
         return True
 
     def _wait(self, secs: float) -> None:

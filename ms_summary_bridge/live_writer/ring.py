@@ -105,7 +105,7 @@ class RingProducer:
             False when there is no room: nothing was put.
 
         Raises:
-            BrokenPipeError: The consumer is gone. The message was put: `reattach` and `ring_again` hand it on.
+            BrokenPipeError: The consumer is gone. The message was put: `reattach` and `wake_consumer` hand it on.
         """
         buffers: list[pickle.PickleBuffer] = []
         head = pickle.dumps(message, protocol=5, buffer_callback=buffers.append)
@@ -171,7 +171,7 @@ class RingProducer:
         self._unrung = deque(self._waiting)
         return list(self._waiting)
 
-    def ring_again(self) -> None:
+    def wake_consumer(self) -> None:
         """Tells the consumer of messages that the pipe had no room for."""
         self._ring()
 

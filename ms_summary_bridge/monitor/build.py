@@ -16,7 +16,7 @@ from ms_summary_bridge.monitor.config.file import load_config
 from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.sinks.backends import require_backends, summary_directory
 from ms_summary_bridge.monitor.sinks.run_record import choose_run_directory
-from ms_summary_bridge.training.distributed import find_place
+from ms_summary_bridge.training.distributed import find_process_rank
 
 __all__ = ["build_monitor_callbacks", "register_callback"]
 
@@ -84,7 +84,7 @@ def build_monitor_callbacks(
     callbacks: list[Any] = [monitor]
     if not has_viewer and not saves:
         return callbacks
-    directory = choose_run_directory(config, find_place())
+    directory = choose_run_directory(config, find_process_rank())
     monitor.run_directory = directory
     if saves:
         from ms_summary_bridge.monitor.checkpoints.best_checkpoint import SaveBestCheckpoint

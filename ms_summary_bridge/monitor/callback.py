@@ -32,7 +32,7 @@ from ms_summary_bridge.monitor.steps.neighbours import (
 )
 from ms_summary_bridge.monitor.steps.step_tap import StepTap
 from ms_summary_bridge.monitor.watchdog.watchdog_link import WatchdogLink
-from ms_summary_bridge.training.distributed import find_place
+from ms_summary_bridge.training.distributed import find_process_rank
 from ms_summary_bridge.training.faults import Faults, guarded
 from ms_summary_bridge.training.hook_names import HookNames
 from ms_summary_bridge.training.learning_rate import find_optimizer, rate_reader
@@ -269,7 +269,7 @@ class MindSporeTransformersMonitor(HookNames, Callback):
         facts.pipeline_stages = int(mindspore.get_auto_parallel_context("pipeline_stages"))
         link, directory = find_link(others)
         if is_watched:
-            self._watchdog.begin(find_place(), facts.initial_step)
+            self._watchdog.begin(find_process_rank(), facts.initial_step)
         measuring, tells = join(parameters, "monitor", lambda: Measuring(facts, self.faults.warn))
         self._recorder.begin(
             facts,

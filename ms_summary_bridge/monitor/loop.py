@@ -20,7 +20,7 @@ from ms_summary_bridge.monitor.config.file import load_config
 from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.recorder import Recorder
 from ms_summary_bridge.monitor.watchdog.watchdog_link import WatchdogLink
-from ms_summary_bridge.training.distributed import find_place
+from ms_summary_bridge.training.distributed import find_process_rank
 from ms_summary_bridge.training.facts import TrainingFacts
 from ms_summary_bridge.training.faults import Faults, guarded
 from ms_summary_bridge.training.measures import to_number
@@ -111,7 +111,7 @@ class Monitor:
         if not self.config.enable:
             _LOG.warning("the monitor is switched off by `enable: false` in %s", self.config.source)
             return
-        self._watchdog.begin(find_place(), self._facts.initial_step)
+        self._watchdog.begin(find_process_rank(), self._facts.initial_step)
         self._recorder.begin(
             self._facts,
             tells_beginnings=False,

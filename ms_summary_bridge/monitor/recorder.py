@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from ms_summary_bridge.live_writer.link import WriterLink
-from ms_summary_bridge.monitor.alarms.actions import Origin
+from ms_summary_bridge.monitor.alarms.actions import AlertSource
 from ms_summary_bridge.monitor.alarms.alarm_sink import AlarmSink
 from ms_summary_bridge.monitor.alarms.alarms import Alarms
 from ms_summary_bridge.monitor.alarms.device_rules import metrics_of_rules
@@ -33,7 +33,7 @@ from ms_summary_bridge.monitor.steps.step_tap import SampleTimes, StepTap
 from ms_summary_bridge.monitor.steps.unfed import Unfed
 from ms_summary_bridge.monitor.watchdog.heartbeat import Heartbeat
 from ms_summary_bridge.monitor.watchdog.watchdog_link import WatchdogLink
-from ms_summary_bridge.training.distributed import Place, find_place, rank_directory
+from ms_summary_bridge.training.distributed import ProcessRank, find_process_rank, rank_directory
 from ms_summary_bridge.training.facts import TrainingFacts
 from ms_summary_bridge.training.faults import Faults
 from ms_summary_bridge.training.measuring import Measuring
@@ -73,7 +73,7 @@ class Recorder:
         faults: Faults,
         *,
         run_directory: str | None = None,
-        place: Place | None = None,
+        place: ProcessRank | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
         patience: Patience | None = None,
@@ -115,7 +115,7 @@ class Recorder:
             tells_beginnings: Whether `StepTap.begin_step` will be called.
             watchdog: Is told of every step, of where files go and of checkpoints; its alarms are recorded like others.
         """
-        self._place = place = self._given_place or find_place()
+        self._place = place = self._given_place or find_process_rank()
         self.training = msgspec.structs.replace(
             training,
             rank=place.rank,
@@ -202,7 +202,7 @@ class Recorder:
                 summary = self._link_directory or own
             self._watchdog.tell_directory(directory, summary)
         record = describe_run(self.config, self._place, self.run_directory)
-        origin = Origin(
+        origin = AlertSource(
             project=self.config.project,
             run=record["run"],
             run_directory=self.run_directory,

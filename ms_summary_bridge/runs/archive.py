@@ -4,9 +4,9 @@ An archive is a file of records in the *source's* format, opened by a version ev
 it: its name holds neither `tfevents` nor `summary.<digits>`. Lineage records have field numbers of their own and so get
 an archive of their own. Converting back, and `verify`, read it in the output's place.
 
-Before each original stands a version event whose text is its `Place`: which event of the output it replaces, or behind
-which one it belongs when the output has nothing of it. Events are named by their number, and by a checksum so that they
-are found again behind a damaged range.
+Before each original stands a version event whose text is its `ArchivePosition`: which event of the output it
+replaces, or behind which one it belongs when the output has nothing of it. Events are named by their number, and by a
+checksum so that they are found again behind a damaged range.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from ms_summary_bridge.formats.plugin_data import DERIVATION
 __all__ = [
     "LINEAGE",
     "START",
+    "ArchivePosition",
     "ArchiveWriter",
-    "Place",
     "PlaceCounter",
     "archive_name",
     "archive_sources",
@@ -78,7 +78,7 @@ def make_encoder(target: str) -> Encoder:
     return tensorboard.TensorBoardEncoder() if target == tensorboard.FORMAT else mindspore.MindSporeEncoder()
 
 
-class Place(msgspec.Struct, frozen=True):
+class ArchivePosition(msgspec.Struct, frozen=True):
     """Where an original stands in the order of the output's events."""
 
     replaces: bool
@@ -96,7 +96,7 @@ class Place(msgspec.Struct, frozen=True):
         return f"{text} {self.derivation}" if self.derivation else text
 
     @classmethod
-    def decode(cls, text: str) -> Place | None:
+    def decode(cls, text: str) -> ArchivePosition | None:
         """Reads such a text; None for any other."""
         match = _PLACE_TEXT.fullmatch(text)
         return cls(match[1] == "replaces", int(match[2]), int(match[3], 16), int(match[4] or 0)) if match else None
@@ -106,7 +106,7 @@ class Place(msgspec.Struct, frozen=True):
         return (self.number, self.mark, self.replaces) == (number, mark, replaces)
 
 
-START: Final = Place(False, 0, 0)
+START: Final = ArchivePosition(False, 0, 0)
 """The place before an output's first event."""
 
 
@@ -117,14 +117,14 @@ class PlaceCounter:
         last: The place of the last event of an earlier session, as `last` was.
     """
 
-    def __init__(self, last: Place | None = None) -> None:
+    def __init__(self, last: ArchivePosition | None = None) -> None:
         self.last = last or START
         """The place behind the last event."""
 
-    def advance(self, payload: bytes) -> Place:
+    def advance(self, payload: bytes) -> ArchivePosition:
         """Takes note of the next event; returns the place it is replaced at."""
-        self.last = Place(False, self.last.number + 1, crc32c(payload))
-        return Place(True, self.last.number, self.last.mark)
+        self.last = ArchivePosition(False, self.last.number + 1, crc32c(payload))
+        return ArchivePosition(True, self.last.number, self.last.mark)
 
 
 class ArchiveWriter:
@@ -159,7 +159,7 @@ class ArchiveWriter:
         """Checksum of all that was written before the last flush, earlier sessions included; None if not known."""
         return self._writer.checksum if self._writer else self._checksum
 
-    def write(self, event: Event, place: Place) -> None:
+    def write(self, event: Event, place: ArchivePosition) -> None:
         """Adds one event of the source format at its place; it is encoded back to an equal message.
 
         Raises:
@@ -192,13 +192,16 @@ class ArchiveWriter:
             self._writer.close()
 
 
-def read_archive(path: str, source: str) -> Iterator[tuple[Place, Event] | _Fault]:
+def read_archive(path: str, source: str) -> Iterator[tuple[ArchivePosition, Event] | _Fault]:
     """Yields the originals of one archive with their places, and what is wrong with the file."""
-    place: Place | None = None
+    place: ArchivePosition | None = None
     for item in EventFileReader(path, make_decoder(source)):
         if not isinstance(item, Event):
             yield item
-        elif isinstance(item.content, FileVersion) and (found := Place.decode(item.content.version)) is not None:
+        elif (
+            isinstance(item.content, FileVersion)
+            and (found := ArchivePosition.decode(item.content.version)) is not None
+        ):
             place = found
         elif place is not None:
             yield place, item
@@ -206,7 +209,7 @@ def read_archive(path: str, source: str) -> Iterator[tuple[Place, Event] | _Faul
 
 
 def restore(
-    output: Iterable[tuple[Event, int] | _Fault], archive: Iterable[tuple[Place, Event] | _Fault]
+    output: Iterable[tuple[Event, int] | _Fault], archive: Iterable[tuple[ArchivePosition, Event] | _Fault]
 ) -> Iterator[Event | _Fault]:
     """Yields the events that an output was made from: its own, with the originals in their places.
 
@@ -227,9 +230,9 @@ class _Restoration:
     known only as a range, until one is found by its mark.
     """
 
-    def __init__(self, archive: Iterable[tuple[Place, Event] | _Fault]) -> None:
+    def __init__(self, archive: Iterable[tuple[ArchivePosition, Event] | _Fault]) -> None:
         self._archive = iter(archive)
-        self._ahead: deque[tuple[Place, Event]] = deque()
+        self._ahead: deque[tuple[ArchivePosition, Event]] = deque()
         self._faults: deque[_Fault] = deque()  # of the archive, met while reading ahead
         self._number = 0
         self._lost = 0  # at most so many events before the next one are gone unnumbered
@@ -265,7 +268,7 @@ class _Restoration:
             yield event
         yield from self._take(lambda place: place.is_at(number, mark, replaces=False))
 
-    def _find(self, mark: int) -> Place | None:
+    def _find(self, mark: int) -> ArchivePosition | None:
         """Returns the next place at an event that may be the present one."""
         first = self._peek(0)
         if first is not None and first[0].number == self._number and first[0].mark != mark:
@@ -277,7 +280,7 @@ class _Restoration:
             index += 1
         return None
 
-    def _peek(self, index: int) -> tuple[Place, Event] | None:
+    def _peek(self, index: int) -> tuple[ArchivePosition, Event] | None:
         while len(self._ahead) <= index:
             item = next(self._archive, None)
             if item is None:
@@ -288,7 +291,7 @@ class _Restoration:
                 self._faults.append(item)
         return self._ahead[index]
 
-    def _take(self, is_wanted: Callable[[Place], bool]) -> Iterator[Event | _Fault]:
+    def _take(self, is_wanted: Callable[[ArchivePosition], bool]) -> Iterator[Event | _Fault]:
         while (first := self._peek(0)) is not None and is_wanted(first[0]):
             yield self._ahead.popleft()[1]
         while self._faults:

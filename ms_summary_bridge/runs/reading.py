@@ -17,15 +17,15 @@ from ms_summary_bridge.files.file_names import LINEAGE_SUFFIX
 from ms_summary_bridge.files.records import Damage, Incomplete, Padding
 from ms_summary_bridge.formats import mindspore, tensorboard
 from ms_summary_bridge.formats.plugin_data import is_users
-from ms_summary_bridge.runs.archive import LINEAGE, Place, archive_name, make_decoder, read_archive, restore
+from ms_summary_bridge.runs.archive import LINEAGE, ArchivePosition, archive_name, make_decoder, read_archive, restore
 from ms_summary_bridge.runs.graph_file import read_graph_file
 from ms_summary_bridge.runs.logdir import CONVERT, LogFile, Run
 from ms_summary_bridge.runs.report import DamagedRange, IncompleteTail
 
-__all__ = ["Point", "RunReading", "read_points", "read_restored"]
+__all__ = ["RunReading", "ValuePoint", "read_points", "read_restored"]
 
 
-class Point(msgspec.Struct, frozen=True, gc=False):
+class ValuePoint(msgspec.Struct, frozen=True, gc=False):
     """One value of a run, reduced to what two runs are compared by."""
 
     kind: str
@@ -44,7 +44,6 @@ class RunReading(msgspec.Struct):
     """Whole records, version and session marks included."""
     derived: int = 0
     """Values and whole events computed by this package, left out."""
-    bytes_read: int = 0
     versions: list[str] = msgspec.field(default_factory=list)
     damaged: list[DamagedRange] = msgspec.field(default_factory=list)
     incomplete: list[IncompleteTail] = msgspec.field(default_factory=list)
@@ -71,7 +70,7 @@ class RunReading(msgspec.Struct):
                 self.derived += item.derived
 
 
-def read_points(run: Run, reading: RunReading | None = None, *, with_users: bool = True) -> Iterator[Point]:
+def read_points(run: Run, reading: RunReading | None = None, *, with_users: bool = True) -> Iterator[ValuePoint]:
     """Yields the points of a run, in the order of its files.
 
     Args:
@@ -109,7 +108,6 @@ def read_restored(run: Run, reading: RunReading) -> Iterator[tuple[str, Event]]:
     for file in run.graph_files:
         event = read_graph_file(file.path)
         reading.note(event, file.path)
-        reading.bytes_read += file.size
         yield mindspore.FORMAT, event
     for file in run.lineage_files:
         with EventFileReader(file.path, make_decoder(LINEAGE)) as reader:
@@ -122,7 +120,6 @@ def read_restored(run: Run, reading: RunReading) -> Iterator[tuple[str, Event]]:
                     reading.derived += 1
                 else:
                     yield LINEAGE, found
-            reading.bytes_read += reader.offset
     if LINEAGE in archives:
         for entry in _noted(read_archive(archives[LINEAGE], LINEAGE), archives[LINEAGE], reading):
             yield LINEAGE, entry[1]
@@ -158,7 +155,6 @@ def _read_shown_lineage(run: Run, reading: RunReading) -> Iterator[tuple[str, Ev
                     reading.note(item, file.path)
                     if isinstance(item, Event) and not isinstance(item.content, FileVersion):
                         yield (run.format if item.format == run.format else LINEAGE), item
-                reading.bytes_read += reader.offset
 
 
 def _is_shown_lineage(file: LogFile) -> bool:
@@ -177,12 +173,11 @@ def _read_files(run: Run, reading: RunReading) -> Iterator[tuple[Event, int] | D
                     yield item, decoder.mark
                 elif isinstance(item, Damage):
                     yield item
-            reading.bytes_read += reader.offset
 
 
 def _noted(
-    archive: Iterator[tuple[Place, Event] | Damage | Padding | Incomplete], path: str, reading: RunReading
-) -> Iterator[tuple[Place, Event]]:
+    archive: Iterator[tuple[ArchivePosition, Event] | Damage | Padding | Incomplete], path: str, reading: RunReading
+) -> Iterator[tuple[ArchivePosition, Event]]:
     for item in archive:
         if isinstance(item, tuple):
             yield item
@@ -190,12 +185,12 @@ def _noted(
             reading.note(item, path)
 
 
-def _points_of(event: Event) -> Iterator[Point]:
+def _points_of(event: Event) -> Iterator[ValuePoint]:
     content = event.content
     if isinstance(content, Summary):
         for tagged in content.values:
             if not tagged.derived:
                 value = tagged.value
-                yield Point(value.kind, tagged.tag, event.step, event.wall_time, value.fingerprint())
+                yield ValuePoint(value.kind, tagged.tag, event.step, event.wall_time, value.fingerprint())
     elif not event.derived and not isinstance(content, (FileVersion, SessionLog)):
-        yield Point(content.kind, "", event.step, event.wall_time, content.fingerprint())
+        yield ValuePoint(content.kind, "", event.step, event.wall_time, content.fingerprint())

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["Place", "find_place", "rank_directory"]
+__all__ = ["ProcessRank", "find_process_rank", "rank_directory"]
 
 _LOG: Final = logging.getLogger("ms_summary_bridge")
 # Rank and size as set by msrun (which says the size under the third name) and the rank table's launchers, by
@@ -30,7 +30,7 @@ _VARIABLES: Final = (
 _END_NUMBER: Final = re.compile(r"(?<!\d)(\d+)$", re.ASCII)
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessRank(msgspec.Struct, frozen=True, kw_only=True):
     """Where a process stands in a training.
 
     Attributes:
@@ -50,7 +50,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
 
 
-def find_place(environment: Mapping[str, str] | None = None) -> Place:
+def find_process_rank(environment: Mapping[str, str] | None = None) -> ProcessRank:
     """Returns where this process stands.
 
     MindSpore's own word goes first, once its communication is initialised; then the launcher's variables, of which a
@@ -78,7 +78,7 @@ def find_place(environment: Mapping[str, str] | None = None) -> Place:
         except (RuntimeError, ValueError, TypeError):
             pass
     rank, ranks, source = found or _from_environment(environment)
-    return Place(rank=rank, ranks=ranks, source=source, device=device, device_id=device_id, host=platform.node())
+    return ProcessRank(rank=rank, ranks=ranks, source=source, device=device, device_id=device_id, host=platform.node())
 
 
 def rank_directory(directory: str, rank: int, ranks: int | None = None) -> str:

@@ -22,7 +22,7 @@ from ms_summary_bridge.files.records import Damage, Record
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from ms_summary_bridge.formats.wire import FLOAT32, FLOAT64, fixed64, length_delimited, varint
 from ms_summary_bridge.runs.archive import (
-    Place,
+    ArchivePosition,
     PlaceCounter,
     make_decoder,
     make_encoder,
@@ -445,7 +445,7 @@ def plain(wall_time: float, step: int, text: str = "") -> Event:
 def test_restore_puts_every_original_in_its_place(rows: list[tuple[float, int, str]]) -> None:
     counter = PlaceCounter()
     output: list[tuple[Event, int]] = []
-    archive: list[tuple[Place, Event]] = []
+    archive: list[tuple[ArchivePosition, Event]] = []
     expected: list[Event] = []
     for number, (wall_time, step, kind) in enumerate(rows):
         event = plain(wall_time, step, f"{kind} {number}")
@@ -482,20 +482,24 @@ def test_restore_finds_its_way_behind_lost_events(count: int, data: st.DataObjec
 
 @given(
     st.text(max_size=30)
-    | st.builds(Place, st.booleans(), st.integers(0, 10**18), st.integers(0, 2**32 - 1)).map(Place.encode)
+    | st.builds(ArchivePosition, st.booleans(), st.integers(0, 10**18), st.integers(0, 2**32 - 1)).map(
+        ArchivePosition.encode
+    )
 )
 def test_place_reads_what_it_writes_and_nothing_else(text: str) -> None:
-    place = Place.decode(text)
+    place = ArchivePosition.decode(text)
     assert place is None or place.encode() == text
 
 
 def test_places_of_archives_that_are_about_already_are_read() -> None:
-    assert Place.decode("ms_summary_bridge.archive replaces 12 0a1b2c3d") == Place(True, 12, 0x0A1B2C3D, 0)
-    assert Place.decode("ms_summary_bridge.archive follows 0 00000000 1") == Place(False, 0, 0, 1)
+    assert ArchivePosition.decode("ms_summary_bridge.archive replaces 12 0a1b2c3d") == ArchivePosition(
+        True, 12, 0x0A1B2C3D, 0
+    )
+    assert ArchivePosition.decode("ms_summary_bridge.archive follows 0 00000000 1") == ArchivePosition(False, 0, 0, 1)
 
 
 @pytest.mark.parametrize(
     "text", ["", "x", "ms_summary_bridge.archive replaces 1", "ms_summary_bridge.archive behind 1 00000000"]
 )
 def test_what_is_no_place_is_none(text: str) -> None:
-    assert Place.decode(text) is None
+    assert ArchivePosition.decode(text) is None

@@ -25,7 +25,7 @@ from codec_contract import (
     without_originals,
 )
 from ms_summary_bridge.errors import EventDecodeError
-from ms_summary_bridge.events import Decoder, Encoded, Event, FileVersion, Loss, SessionLog, Summary, TaggedValue
+from ms_summary_bridge.events import Decoder, Encoded, Event, FileVersion, LostValue, SessionLog, Summary, TaggedValue
 from ms_summary_bridge.formats.mindspore import FILE_VERSION, MindSporeDecoder, MindSporeEncoder
 from ms_summary_bridge.formats.protos import ms_pb
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor, Value
@@ -242,7 +242,7 @@ def test_a_remembered_shape_does_not_hide_a_field_behind_the_summary() -> None:
 
 def test_a_double_is_rounded_and_said_to_be() -> None:
     encoded = encode_one(Scalar.from_float64(0.1))
-    assert encoded.losses == (Loss("scalar", "tag", "float64 rounded to float32"),)
+    assert encoded.losses == (LostValue("scalar", "tag", "float64 rounded to float32"),)
     assert message_of(encoded).summary.value[0].scalar_value == np.float32(0.1)
     assert encoded.archive == Event(1.0, 2, Summary((TaggedValue("tag", Scalar.from_float64(0.1)),)))
     assert encode_one(Scalar.from_float64(0.5)).losses == ()
@@ -252,14 +252,14 @@ def test_a_double_is_rounded_and_said_to_be() -> None:
 def test_a_batch_of_images_has_no_place(count: int) -> None:
     encoded = encode_one(Image(1, 2, 3, (b"png",) * count))
     assert encoded.payload is None
-    assert encoded.losses == (Loss("image", "tag", f"{count} images under one tag"),)
+    assert encoded.losses == (LostValue("image", "tag", f"{count} images under one tag"),)
     assert encoded.archive is not None
 
 
 def test_what_has_no_field_is_named_and_the_others_are_written() -> None:
     values = (TaggedValue("note", Opaque("text", b"")), TaggedValue("loss", Scalar.from_float32(1.5)))
     encoded = MindSporeEncoder().encode(Event(1.0, 2, Summary(values), "tensorboard"))
-    assert encoded.losses == (Loss("text", "note", "MindInsight has no place for a text"),)
+    assert encoded.losses == (LostValue("text", "note", "MindInsight has no place for a text"),)
     assert encoded.archive == Event(1.0, 2, Summary(values), "tensorboard")
     (value,) = message_of(encoded).summary.value
     assert (value.tag, value.scalar_value) == ("loss", 1.5)
@@ -267,7 +267,7 @@ def test_what_has_no_field_is_named_and_the_others_are_written() -> None:
 
 def test_an_event_of_another_kind_has_no_place() -> None:
     event = Event(1.0, 2, Opaque("run_metadata", b"x"), "tensorboard")
-    losses = (Loss("run_metadata", "", "MindSpore summaries have no run_metadata"),)
+    losses = (LostValue("run_metadata", "", "MindSpore summaries have no run_metadata"),)
     assert MindSporeEncoder().encode(event) == Encoded(None, losses, event)
 
 
@@ -334,7 +334,9 @@ def test_a_tensor_is_written_as_float32_and_says_when_that_is_not_all(tensor: Te
             assert np.array_equal(back, tensor.array, equal_nan=tensor.array.dtype.kind in "fc")
     else:
         assert tensor.array.dtype.itemsize > 2
-        assert encoded.losses == (Loss("tensor", "tag", f"{tensor.array.dtype} elements do not all fit into float32"),)
+        assert encoded.losses == (
+            LostValue("tensor", "tag", f"{tensor.array.dtype} elements do not all fit into float32"),
+        )
 
 
 def test_nonfinite_scalars_and_degenerate_histograms_of_b12_come_back() -> None:

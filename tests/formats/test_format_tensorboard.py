@@ -24,7 +24,7 @@ from codec_contract import (
     scalar_event,
     without_originals,
 )
-from ms_summary_bridge.events import Encoded, Event, FileVersion, Loss, SessionLog, Summary, TaggedValue
+from ms_summary_bridge.events import Encoded, Event, FileVersion, LostValue, SessionLog, Summary, TaggedValue
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder, MindSporeEncoder
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from ms_summary_bridge.formats.tag_names import TagNames
@@ -573,7 +573,7 @@ def test_what_is_not_finite_is_shown_as_scalars() -> None:
 def test_counts_that_float64_cannot_hold_are_a_loss() -> None:
     histogram = make_histogram(count=np.array([1, (1 << 53) + 1, (1 << 63) - 1], np.int64))
     encoded = encode_values(("h", histogram))
-    assert encoded.losses == (Loss("histogram", "h", "counts above 2**53 rounded to float64"),)
+    assert encoded.losses == (LostValue("histogram", "h", "counts above 2**53 rounded to float64"),)
     assert isinstance(decoded(encoded)[0].value, Histogram)
 
 
@@ -600,13 +600,15 @@ def test_a_picture_is_not_touched() -> None:
 def test_a_batch_of_pictures_is_written_one_by_one_and_said_to_be() -> None:
     encoded = encode_values(("i", Image(4, 6, 3, (b"one", b"two"))))
     assert [value.image.encoded_image_string for value in messages_of(encoded)] == [b"one", b"two"]
-    assert encoded.losses == (Loss("image", "i", "a batch of images written one by one"),)
+    assert encoded.losses == (LostValue("image", "i", "a batch of images written one by one"),)
 
 
 @given(strategies.tensors())
 def test_a_tensor_is_shown_as_a_table_and_a_histogram(tensor: Tensor) -> None:
     encoded = encode_values(("t", tensor))
-    assert encoded.losses == (Loss("tensor", "t", "shown as a table of statistics and a histogram of its elements"),)
+    assert encoded.losses == (
+        LostValue("tensor", "t", "shown as a table of statistics and a histogram of its elements"),
+    )
     assert encoded.archive == Event(1.0, 2, Summary((TaggedValue("t", tensor),)), "mindspore")
     table, histogram = messages_of(encoded)
     assert (table.tag, histogram.tag) == ("t", "t/histogram")
@@ -692,7 +694,7 @@ def test_fields_nobody_knows_are_a_loss_and_the_archive_gives_them_back() -> Non
     payload = b"\x09" + struct.pack("<d", 1.0) + b"\x10\x02" + strategies.join_field(5, 2, fields)
     encoded = TensorBoardEncoder().encode(MindSporeDecoder().decode(payload))
     assert [tagged.tag for tagged in decoded(encoded)] == ["loss", "lr"]
-    assert encoded.losses == (Loss("scalar", "loss", "holds fields that are not known to this version"),)
+    assert encoded.losses == (LostValue("scalar", "loss", "holds fields that are not known to this version"),)
     assert encoded.archive is not None
     assert MindSporeEncoder().encode(encoded.archive).payload == payload
 
@@ -702,7 +704,7 @@ def test_a_field_nobody_knows_beside_the_summary_archives_the_whole_event() -> N
     event = MindSporeDecoder().decode(payload)
     encoded = TensorBoardEncoder().encode(event)
     assert [tagged.value for tagged in decoded(encoded)] == [Scalar.from_float32(1.0)]
-    assert encoded.losses == (Loss("event", "", "holds fields that are not known to this version"),)
+    assert encoded.losses == (LostValue("event", "", "holds fields that are not known to this version"),)
     assert encoded.archive is not None
     assert MindSporeEncoder().encode(encoded.archive) == Encoded(payload)
 
@@ -738,14 +740,14 @@ def test_an_event_of_another_kind_has_no_place(kind: str) -> None:
 def test_a_value_with_no_place_is_named_and_the_others_are_written() -> None:
     encoded = encode_values(("x", Opaque("value field 12", b"")), ("loss", Scalar.from_float32(1.0)))
     assert [value.tag for value in messages_of(encoded)] == ["loss"]
-    assert encoded.losses == (Loss("value field 12", "x", "TensorBoard has no place for a value field 12"),)
+    assert encoded.losses == (LostValue("value field 12", "x", "TensorBoard has no place for a value field 12"),)
     assert encoded.archive is not None
     assert encode_values(("x", Opaque("value field 12", b""))).payload is None
 
 
 def test_a_double_is_rounded_and_said_to_be() -> None:
     encoded = encode_values(("loss", Scalar.from_float64(0.1)))
-    assert encoded.losses == (Loss("scalar", "loss", "float64 rounded to float32"),)
+    assert encoded.losses == (LostValue("scalar", "loss", "float64 rounded to float32"),)
     assert messages_of(encoded)[0].simple_value == np.float32(0.1)
 
 

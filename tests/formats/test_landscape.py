@@ -24,7 +24,7 @@ from ms_summary_bridge.files.event_file import EventFileReader
 from ms_summary_bridge.formats.landscapes import contour as _contour
 from ms_summary_bridge.formats.landscapes.contour import SIZE
 from ms_summary_bridge.formats.landscapes.drawing import decode_landscape, draw_landscape
-from ms_summary_bridge.formats.landscapes.scale import LossScale, nice_ticks
+from ms_summary_bridge.formats.landscapes.scale import ColourScale, nice_ticks
 from ms_summary_bridge.formats.landscapes.surface import END_COLOUR, PATH_COLOUR, START_COLOUR
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from ms_summary_bridge.formats.tensorboard import TensorBoardDecoder, TensorBoardEncoder
@@ -272,7 +272,7 @@ def test_parts_of_a_path_that_cannot_be_placed_are_left_out() -> None:
 def test_the_scale_is_logarithmic_where_losses_span_a_thousand(
     losses: list[float], kind: str, ticks: list[float]
 ) -> None:
-    scale = LossScale(np.array(losses, np.float64))
+    scale = ColourScale(np.array(losses, np.float64))
     assert scale.kind == kind
     np.testing.assert_allclose(scale.ticks(), ticks)
     places = scale.fractions(np.sort(np.array(losses, np.float64)))

@@ -506,7 +506,7 @@ assert Opaque("text", b"x").fingerprint() == hashlib.blake2b(b"x", digest_size=1
 def test_the_training_process_does_not_load_what_only_the_writer_needs() -> None:
     code = """
 import sys
-import ms_summary_bridge.callback.session
+import ms_summary_bridge.callback.recording
 from ms_summary_bridge.live_writer.link import WriterLink
 names = "crc32c", "google.protobuf", "PIL", "ms_summary_bridge.formats", "ms_summary_bridge.files.event_file"
 print([name for name in names if name in sys.modules])

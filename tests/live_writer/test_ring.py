@@ -147,7 +147,7 @@ def test_what_a_dead_consumer_had_not_finished_is_told_to_the_next() -> None:
         with pytest.raises(BrokenPipeError):
             producer.put((4,))
         assert len(producer.reattach()) == 4
-        producer.ring_again()
+        producer.wake_consumer()
         second = RingConsumer(producer.memory_fd, producer.doorbell_fd)
         assert [take(second) for _ in range(4)] == [[1], [2], [3], [4]]  # the last one too, and once
         assert take(second) is None
@@ -163,7 +163,7 @@ def test_messages_wait_when_the_doorbell_has_no_room(monkeypatch: pytest.MonkeyP
         while (message := take(consumer)) is not None:
             seen += message
         assert seen == [*range(256)]
-        producer.ring_again()
+        producer.wake_consumer()
         while (message := take(consumer)) is not None:
             seen += message
         assert seen == [*range(300)]
@@ -206,7 +206,7 @@ def test_it_behaves_like_a_list(steps: list[int | str | None]) -> None:
             if step == "die":
                 producer.close_consumer_ends()
                 producer.reattach()
-                producer.ring_again()
+                producer.wake_consumer()
                 consumer = RingConsumer(producer.memory_fd, producer.doorbell_fd)
             elif step is None:
                 message = take(consumer)

@@ -24,7 +24,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 import pytest
 
-from ms_summary_bridge.monitor.alarms.actions import ActionError, Origin, deliver, message_text
+from ms_summary_bridge.monitor.alarms.actions import ActionError, AlertSource, deliver, message_text
 from ms_summary_bridge.monitor.alarms.actions.runner import ActionRunner
 from ms_summary_bridge.monitor.alarms.actions.webhook import send
 from ms_summary_bridge.monitor.model.alert import Alert
@@ -53,7 +53,7 @@ ALERT = Alert(
     advice="go back to a checkpoint",
     since_step=119,
 )
-ORIGIN = Origin(project="bert", run="20260101-000000", run_directory="/runs/r", host="node-1", ranks=8)
+ORIGIN = AlertSource(project="bert", run="20260101-000000", run_directory="/runs/r", host="node-1", ranks=8)
 
 
 def sign(key: str, message: str) -> str:

@@ -18,11 +18,11 @@ import pytest
 
 from ms_summary_bridge.monitor.checkpoints.checkpoint_files import read_state
 from ms_summary_bridge.monitor.checkpoints.checkpoint_place import LOCK_NAME, CheckpointPlace
-from ms_summary_bridge.training.distributed import Place
+from ms_summary_bridge.training.distributed import ProcessRank
 from tests.conftest import ROOT, TESTS
 from tests.monitor.test_checkpoint_files import assert_whole
 
-ALONE = Place(rank=0, ranks=1)
+ALONE = ProcessRank(rank=0, ranks=1)
 
 
 class Saver:

@@ -21,7 +21,7 @@ from ms_summary_bridge.monitor.metrics.device import _SAMPLERS, MemoryUsage
 from ms_summary_bridge.monitor.metrics.device_sampler import DeviceError, DeviceReading, DeviceSampler
 from ms_summary_bridge.monitor.metrics.gpu import Nvml
 from ms_summary_bridge.monitor.metrics.npu_smi import NpuSmi, parse_fields, parse_mapping, parse_table
-from ms_summary_bridge.training.distributed import Place
+from ms_summary_bridge.training.distributed import ProcessRank
 from ms_summary_bridge.training.facts import StepFacts, TrainingFacts, Window
 from tests.monitor_run import Engine
 
@@ -475,7 +475,7 @@ class TestRules:
 
     def test_the_default_rules_on_an_npu(self, npu_smi: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         write_program(npu_smi, {"info": ATLAS_800.replace("101.8       43 ", "101.8       99 ")})
-        place = Place(device="Ascend", device_id=0, host="node")
+        place = ProcessRank(device="Ascend", device_id=0, host="node")
         engine = Engine(tmp_path, place, interval=0, metrics=["loss"]).begin()
         ((sampler, _),) = _SAMPLERS._users.values()
         assert sampler.wait(30)
@@ -495,7 +495,7 @@ class TestRules:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         monkeypatch.setenv("PATH", "/nonexistent")
-        engine = Engine(tmp_path, Place(device="Ascend", host="node"), interval=0, metrics=["loss"]).begin()
+        engine = Engine(tmp_path, ProcessRank(device="Ascend", host="node"), interval=0, metrics=["loss"]).begin()
         ((sampler, _),) = _SAMPLERS._users.values()
         assert sampler.wait(30)
         for step in (1, 2, 3):
@@ -510,7 +510,7 @@ class TestRules:
     ) -> None:
         write_program(npu_smi, {}, otherwise="exec sleep 30")
         keys = {"interval": 0, "metrics": ["loss"], "auto_print": True}
-        engine = Engine(tmp_path, Place(device="Ascend", host="node"), **keys).begin()
+        engine = Engine(tmp_path, ProcessRank(device="Ascend", host="node"), **keys).begin()
         for step in (1, 2, 3):
             engine.step(step)
         engine.end()

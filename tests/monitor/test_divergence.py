@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ms_summary_bridge.monitor.alarms.earlier import read_level
-from ms_summary_bridge.monitor.alarms.rules import Level, Point, make_rule
+from ms_summary_bridge.monitor.alarms.rules import Level, Observation, make_rule
 from ms_summary_bridge.monitor.config.file import load_config
 from tests.loss_curves import Curve, bad, fall, flat, healthy, joined, noisy
 from tests.monitor_run import Engine, strict_lines
@@ -26,7 +26,7 @@ def first_alarm(curve: Iterable[float], **divergence: Any) -> tuple[int, str] | 
     rules = [make_rule(alert.rule, alert.params) for alert in alerts if alert.rule in ABOUT_LOSSES]
     assert len(rules) == 3
     for step, value in enumerate(curve, start=1):
-        point = Point(step=step, values={"loss": float(value)}, monotonic=float(step))
+        point = Observation(step=step, values={"loss": float(value)}, monotonic=float(step))
         for rule in rules:
             found = rule.observe(point)
             if found is not None:
@@ -60,7 +60,7 @@ def test_steps_that_are_skipped_or_nan_count_for_nothing(every: int) -> None:
         is_skipped = step % every == 0
         number = math.inf if step % 2 else 1e30
         values = {"loss": number if is_skipped else float(value)}
-        assert rule.observe(Point(step=step, values=values, monotonic=float(step), overflow=is_skipped)) is None
+        assert rule.observe(Observation(step=step, values=values, monotonic=float(step), overflow=is_skipped)) is None
 
 
 def test_in_data_sink_mode_a_value_stands_for_many_steps() -> None:
@@ -68,7 +68,7 @@ def test_in_data_sink_mode_a_value_stands_for_many_steps() -> None:
     curve = joined(noisy(fall(9, 2, 100, 800), 0.05, 1), flat(5, 200, 0.05, 2))
     for number, value in enumerate(curve, start=1):
         alert = rule.observe(
-            Point(step=100 * number, values={"loss": float(value)}, monotonic=float(number), steps=100)
+            Observation(step=100 * number, values={"loss": float(value)}, monotonic=float(number), steps=100)
         )
         found += [alert] if alert is not None else []
     assert found
@@ -118,7 +118,7 @@ def test_a_resumed_run_is_judged_by_its_best(begins_at: float, is_known: bool, i
     rule.recall(level(is_known=is_known))
     steps = []
     for step, value in enumerate(flat(begins_at, 1000, 0.05, 4), start=901):
-        alert = rule.observe(Point(step=step, values={"loss": float(value)}, monotonic=float(step)))
+        alert = rule.observe(Observation(step=step, values={"loss": float(value)}, monotonic=float(step)))
         steps += [step] if alert is not None else []
     assert bool(steps) == is_bad
     if is_bad:

@@ -15,17 +15,17 @@ import pytest
 from ms_summary_bridge.monitor.config.file import load_config
 from ms_summary_bridge.monitor.sinks import launch
 from ms_summary_bridge.monitor.sinks.run_record import choose_run_directory
-from ms_summary_bridge.training.distributed import Place
+from ms_summary_bridge.training.distributed import ProcessRank
 from tests.conftest import ROOT, TESTS
 from tests.monitor_run import Engine, strict_lines
 
 CHOOSE = """
 import sys
 from ms_summary_bridge.monitor import load_config
-from ms_summary_bridge.training.distributed import Place
+from ms_summary_bridge.training.distributed import ProcessRank
 from ms_summary_bridge.monitor.sinks.run_record import choose_run_directory
 for _ in range(2):
-    print(choose_run_directory(load_config({"save_dir": sys.argv[1]}), Place(rank=int(sys.argv[2]), ranks=3)))
+    print(choose_run_directory(load_config({"save_dir": sys.argv[1]}), ProcessRank(rank=int(sys.argv[2]), ranks=3)))
 """
 
 
@@ -78,7 +78,7 @@ def test_hosts_of_one_launch_may_start_apart_but_not_for_ever(
     def choose(host: str, rank: int) -> str:
         monkeypatch.setattr(launch, "_calls", itertools.count(1))
         monkeypatch.setattr(launch.platform, "node", lambda: host)
-        return choose_run_directory(config, Place(rank=rank, ranks=2))
+        return choose_run_directory(config, ProcessRank(rank=rank, ranks=2))
 
     with monkeypatch.context() as patch:
         patch.setattr(launch.time, "time", lambda: began - early_secs)
@@ -91,7 +91,7 @@ def test_a_note_that_was_never_finished_is_nobodys(tmp_path: Path, monkeypatch: 
     for name in launch._ADDRESSES:
         monkeypatch.delenv(name, raising=False)
     (tmp_path / ".launch-local-1.1.json").write_bytes(b"")
-    run = launch.join_run(str(tmp_path), Place(rank=1, ranks=2))
+    run = launch.join_run(str(tmp_path), ProcessRank(rank=1, ranks=2))
     assert Path(run, "rank_1").is_dir()
     assert [path.name for path in tmp_path.glob(".launch-*")] == [".launch-local-1.2.json"]
 
@@ -101,12 +101,12 @@ def test_a_run_that_was_made_already_is_the_one_of_all_ranks(tmp_path: Path, mon
     for rank in (0, 1):
         monkeypatch.setattr(launch, "_calls", itertools.count(1))
         made = str(tmp_path / "made") if rank == 0 else None
-        assert launch.join_run(str(tmp_path), Place(rank=rank, ranks=2), made) == str(tmp_path / "made")
+        assert launch.join_run(str(tmp_path), ProcessRank(rank=rank, ranks=2), made) == str(tmp_path / "made")
 
 
 def test_a_rank_says_after_a_while_that_rank_0_is_elsewhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    engine = Engine(tmp_path, place=Place(rank=1, ranks=2, host="host"), run_id=None, interval=0).begin()
+    engine = Engine(tmp_path, place=ProcessRank(rank=1, ranks=2, host="host"), run_id=None, interval=0).begin()
     engine.step(1)
     engine.recorder.flush()
     assert "has no files of rank 0" not in caplog.text

@@ -22,7 +22,7 @@ from ms_summary_bridge.monitor.recorder import interval_secs
 from ms_summary_bridge.monitor.steps import end_summary
 from ms_summary_bridge.monitor.steps.call_queue import Patience
 from ms_summary_bridge.monitor.steps.known_facts import known_facts
-from ms_summary_bridge.training.distributed import Place, find_place
+from ms_summary_bridge.training.distributed import ProcessRank, find_process_rank
 from ms_summary_bridge.training.facts import StepFacts, Window
 from ms_summary_bridge.training.parameters import TrainingParameters, complete_facts
 from ms_summary_bridge.training.step_clock import describe
@@ -637,12 +637,14 @@ def test_a_loss_that_is_not_finite_warns_without_a_limit_at_its_own_step(tmp_pat
     ],
 )
 def test_where_the_rank_is_read_from(environment: dict[str, str], rank: int, ranks: int, source: str) -> None:
-    place = find_place(environment)
+    place = find_process_rank(environment)
     assert (place.rank, place.ranks, place.source) == (rank, ranks, source)
 
 
 def test_each_rank_says_once_where_it_stands(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    place = Place(rank=3, ranks=8, source="environment variable RANK_ID", device="Ascend", device_id=3, host="node7")
+    place = ProcessRank(
+        rank=3, ranks=8, source="environment variable RANK_ID", device="Ascend", device_id=3, host="node7"
+    )
     engine = Engine(tmp_path, place, interval=0, auto_print=True, metrics=["loss", "global_rank"]).begin()
     for step in (1, 2):
         engine.step(step)

@@ -19,7 +19,7 @@ from ms_summary_bridge.monitor.sinks.journal import read_journal
 from ms_summary_bridge.monitor.sinks.line_file import LineFile
 from ms_summary_bridge.monitor.sinks.run_record import find_commit
 from ms_summary_bridge.monitor.sinks.writer import Writer
-from ms_summary_bridge.training.distributed import Place
+from ms_summary_bridge.training.distributed import ProcessRank
 from ms_summary_bridge.training.faults import Faults
 from tests.bridge_scripts.runs import wait_until
 from tests.conftest import ROOT, TESTS
@@ -333,7 +333,8 @@ if child:
 
 def test_rank_0_keeps_a_journal_of_all_ranks(tmp_path: Path) -> None:
     engines = [
-        Engine(tmp_path, Place(rank=rank, ranks=3, host="host"), interval=0, metrics=["loss"]) for rank in range(3)
+        Engine(tmp_path, ProcessRank(rank=rank, ranks=3, host="host"), interval=0, metrics=["loss"])
+        for rank in range(3)
     ]
     for engine in engines:
         engine.begin()
@@ -356,7 +357,13 @@ def test_rank_0_keeps_a_journal_of_all_ranks(tmp_path: Path) -> None:
 
 def test_in_a_pipeline_the_loss_is_that_of_the_last_stage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     engines = [
-        Engine(tmp_path, Place(rank=rank, ranks=4, host="host"), interval=0, metrics=["loss", "step"], auto_print=True)
+        Engine(
+            tmp_path,
+            ProcessRank(rank=rank, ranks=4, host="host"),
+            interval=0,
+            metrics=["loss", "step"],
+            auto_print=True,
+        )
         for rank in range(4)
     ]
     for engine in engines:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ms_summary_bridge.monitor.alarms.rules import Point, Rule, make_rule, rule_names
+from ms_summary_bridge.monitor.alarms.rules import Observation, Rule, make_rule, rule_names
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.config import DEFAULT_ALERTS
 
@@ -26,7 +26,7 @@ def show(rule: Rule, points: Iterable[Mapping[str, Any]]) -> list[Alert]:
             for name in ("step", "steps", "overflow", "monotonic", "epoch", "rank")
             if name in given
         }
-        point = Point(values=given, **{"step": number, "monotonic": float(number), **known})
+        point = Observation(values=given, **{"step": number, "monotonic": float(number), **known})
         found = rule.observe(point)
         if found is not None:
             assert_says_everything(found, rule, point)
@@ -34,7 +34,7 @@ def show(rule: Rule, points: Iterable[Mapping[str, Any]]) -> list[Alert]:
     return alerts
 
 
-def assert_says_everything(alert: Alert, rule: Rule, point: Point) -> None:
+def assert_says_everything(alert: Alert, rule: Rule, point: Observation) -> None:
     """An alert says which value was past which bound, where, since when, what that means and what to look at."""
     assert alert.rule == rule.name
     assert alert.metric
@@ -56,7 +56,7 @@ def test_each_rule_can_be_made_without_arguments_and_says_what_it_looks_at() -> 
         rule = make_rule(name, {})
         assert rule.name == name
         assert rule.metrics
-        assert rule.observe(Point(step=1, values={}, monotonic=0.0)) is None
+        assert rule.observe(Observation(step=1, values={}, monotonic=0.0)) is None
     assert set(DEFAULT_ALERTS) <= set(rule_names())
 
 
@@ -290,7 +290,7 @@ def test_a_throughput_that_creeps_to_a_third_is_seen(hours: float, noise: float)
     while now < (hours + 1) * 3600:
         secs = float(1 + 2 * min(1.0, now / (hours * 3600))) * math.exp(noise * random.standard_normal())
         now, step = now + secs, step + 1
-        alert = rule.observe(Point(step=step, values={"step_time": secs}, monotonic=now))
+        alert = rule.observe(Observation(step=step, values={"step_time": secs}, monotonic=now))
         if alert is not None:
             found.append((now, alert))
     assert found
@@ -458,7 +458,7 @@ def test_a_healthy_training_of_100_000_steps_raises_no_alarm(seed: int) -> None:
     alerts = []
     for number, given in enumerate(points, start=1):
         monotonic, overflow = given.pop("monotonic"), bool(given.pop("overflow"))
-        point = Point(step=number, values=given, monotonic=monotonic, overflow=overflow)
+        point = Observation(step=number, values=given, monotonic=monotonic, overflow=overflow)
         for rule in rules:
             found = rule.observe(point)
             if found is not None:

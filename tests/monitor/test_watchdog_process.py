@@ -21,7 +21,7 @@ from ms_summary_bridge.monitor.config.file import load_config
 from ms_summary_bridge.monitor.watchdog.heartbeat import HeartbeatReader
 from ms_summary_bridge.monitor.watchdog.process_state import read_state
 from ms_summary_bridge.monitor.watchdog.watchdog_link import WatchdogLink
-from ms_summary_bridge.training.distributed import Place
+from ms_summary_bridge.training.distributed import ProcessRank
 from ms_summary_bridge.training.faults import Faults
 from tests.bridge_scripts.runs import wait_until
 from tests.conftest import ROOT, TESTS
@@ -224,10 +224,10 @@ def test_a_training_that_begins_anew_is_watched_anew(tmp_path: Path) -> None:
     """Its first step compiles again, and has the limit of a first step again."""
     faults = Faults("test")
     link = WatchdogLink(load_config({"watchdog": {"floor": 600}}), faults)
-    link.begin(Place(), 0)
+    link.begin(ProcessRank(), 0)
     first = link.pid
     assert first is not None
-    link.begin(Place(), 0)
+    link.begin(ProcessRank(), 0)
     assert link.pid not in (None, first)
     wait_until(lambda: has_gone(first))
     link.beat("compile")

@@ -33,8 +33,8 @@ from ms_summary_bridge.monitor.sinks.csv_file import CSV
 from ms_summary_bridge.monitor.sinks.journal import JOURNAL, Journal, sample_line
 from ms_summary_bridge.monitor.sinks.run_record import describe_run
 from ms_summary_bridge.monitor.watchdog.hang_report import HANG_LOG
-from ms_summary_bridge.runs.archive import LINEAGE, START, Place, archive_name
-from ms_summary_bridge.training.distributed import find_place
+from ms_summary_bridge.runs.archive import LINEAGE, START, ArchivePosition, archive_name
+from ms_summary_bridge.training.distributed import find_process_rank
 from ms_summary_bridge.values import Scalar
 from tests.formats.test_lineage import write_run as write_lineage_run
 from tests.mindspore_run import scalars, write_summary
@@ -140,8 +140,8 @@ def test_the_example_is_a_record(name: str) -> None:
 
 def test_places_in_the_archive_are_written_so() -> None:
     (block,) = re.findall(r"^```text\n(.*?)^```", section("The archive"), re.MULTILINE | re.DOTALL)
-    assert block.splitlines() == [Place(True, 12, 0x0A1B2C3D).encode(), START.encode()]
-    assert all(Place.decode(line) for line in block.splitlines())
+    assert block.splitlines() == [ArchivePosition(True, 12, 0x0A1B2C3D).encode(), START.encode()]
+    assert all(ArchivePosition.decode(line) for line in block.splitlines())
 
 
 def test_writers_are_those_of_the_code() -> None:
@@ -175,7 +175,7 @@ def test_keys_of_the_journal_are_all_told(tmp_path: Path) -> None:
     sample_keys, header_keys = journal_tables()
     sample = Sample(step=1, values={"loss": float("nan")}, nonfinite_steps={"loss": 1})
     assert sample_keys == list(sample_line(sample, 0))
-    header = describe_run(load_config({"save_dir": str(tmp_path)}), find_place(), str(tmp_path / "run"))
+    header = describe_run(load_config({"save_dir": str(tmp_path)}), find_process_rank(), str(tmp_path / "run"))
     journal = Journal(str(tmp_path), 0, header, lambda kind, message: None)
     journal.open()
     journal.close()

@@ -14,7 +14,7 @@ import pytest
 
 from ms_summary_bridge.monitor.sinks.journal import read_journal
 from ms_summary_bridge.runs.logdir import discover
-from ms_summary_bridge.training.distributed import find_place, rank_directory
+from ms_summary_bridge.training.distributed import find_process_rank, rank_directory
 from tests.bridge_scripts.runs import output_of
 from tests.conftest import ROOT, TESTS
 
@@ -51,7 +51,7 @@ ENVIRONMENTS: list[tuple[dict[str, str], int, int, str]] = [
 def test_a_rank_counts_with_a_size_that_it_is_below(
     environment: dict[str, str], rank: int, ranks: int, named: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    places = [find_place(environment) for _ in range(2)]
+    places = [find_process_rank(environment) for _ in range(2)]
     assert [(place.rank, place.ranks) for place in places] == [(rank, ranks)] * 2
     said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert said == ([f"{named} is not the rank of a distributed training and is not used"] if named else [])

@@ -10,10 +10,10 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from ms_summary_bridge.convert.mindspore_sink import MindSporeRun
+from ms_summary_bridge.convert.mindspore_sink import MindSporeSink
 from ms_summary_bridge.convert.sink import RunSink
 from ms_summary_bridge.convert.state import RunState
-from ms_summary_bridge.convert.tensorboard_sink import TensorBoardRun
+from ms_summary_bridge.convert.tensorboard_sink import TensorBoardSink
 from ms_summary_bridge.convert.verify.series import Key
 from ms_summary_bridge.events import Encoded, Event, FileVersion, Summary, TaggedValue
 from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD
@@ -164,12 +164,12 @@ class _Asked(RunSink):
         """Takes note of a scalar that is carried over as it is, instead of `write`."""
 
 
-class _AskedTensorBoard(_Asked, TensorBoardRun):
+class _AskedTensorBoard(_Asked, TensorBoardSink):
     def note_scalar(self, event: Event, tag: str, scalar: Scalar) -> None:
         self.names.name(tag, Scalar.kind)
 
 
-class _AskedMindSpore(_Asked, MindSporeRun):
+class _AskedMindSpore(_Asked, MindSporeSink):
     def note_scalar(self, event: Event, tag: str, scalar: Scalar) -> None:
         if event.format == TENSORBOARD:
             self._note_session(event)

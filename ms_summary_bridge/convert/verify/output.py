@@ -19,7 +19,7 @@ from ms_summary_bridge.convert.verify.source import take_carried, take_encoding
 from ms_summary_bridge.events import Decoder, Event, FileVersion, SessionLog
 from ms_summary_bridge.files.event_file import CHUNK_BYTES, EventFileReader
 from ms_summary_bridge.files.file_names import LINEAGE_SUFFIX, MINDSPORE, TENSORBOARD
-from ms_summary_bridge.runs.archive import LINEAGE, Place, archive_name, make_decoder
+from ms_summary_bridge.runs.archive import LINEAGE, ArchivePosition, archive_name, make_decoder
 from ms_summary_bridge.runs.logdir import CONVERT, LogFile, Run
 from ms_summary_bridge.runs.reading import RunReading
 
@@ -129,18 +129,18 @@ def _events(file: LogFile, decoder: Decoder, reading: RunReading) -> Iterator[Ev
 
 def _read_archive(
     archives: dict[str, str], source: str, take: Take, reading: RunReading
-) -> Iterator[tuple[Place, Event]]:
+) -> Iterator[tuple[ArchivePosition, Event]]:
     """Yields originals with their places; a record that is neither, or stands where it should not, is a difference."""
     if source not in archives:
         return
     path = archives[source]
-    place: Place | None = None
+    place: ArchivePosition | None = None
     is_first = True
     for item in EventFileReader(path, make_decoder(source)):
         if not isinstance(item, Event):
             reading.note(item, path)
             continue
-        found = Place.decode(item.content.version) if isinstance(item.content, FileVersion) else None
+        found = ArchivePosition.decode(item.content.version) if isinstance(item.content, FileVersion) else None
         if is_first:
             is_right = found is None and isinstance(item.content, FileVersion)
         else:
@@ -164,15 +164,15 @@ class _Standing:
         orphans: As for `read_output`.
     """
 
-    def __init__(self, archive: Iterable[tuple[Place, Event]], source: str, orphans: dict[Key, int]) -> None:
+    def __init__(self, archive: Iterable[tuple[ArchivePosition, Event]], source: str, orphans: dict[Key, int]) -> None:
         self.source = source
         self._orphans = orphans
         self._archive = iter(archive)
-        self._ahead: deque[tuple[Place, Event]] = deque()
+        self._ahead: deque[tuple[ArchivePosition, Event]] = deque()
         self._marks: Counter[int] = Counter()
         self._number = 0
 
-    def match(self, mark: int) -> tuple[list[Event], tuple[Place, Event] | None]:
+    def match(self, mark: int) -> tuple[list[Event], tuple[ArchivePosition, Event] | None]:
         """Takes the next event of the output; returns originals that stand before it, and the one it stands for."""
         self._fill()
         before: list[Event] = []
@@ -200,7 +200,7 @@ class _Standing:
             yield from self._without_event(*self._pop())
             self._fill()
 
-    def _without_event(self, place: Place, original: Event) -> Iterator[Event]:
+    def _without_event(self, place: ArchivePosition, original: Event) -> Iterator[Event]:
         """Yields an original that counts though no event stands for it."""
         if not place.replaces:
             yield original
@@ -216,7 +216,7 @@ class _Standing:
             self._ahead.append(entry)
             self._marks[entry[0].mark] += 1
 
-    def _pop(self) -> tuple[Place, Event]:
+    def _pop(self) -> tuple[ArchivePosition, Event]:
         entry = self._ahead.popleft()
         self._marks[entry[0].mark] -= 1
         if not self._marks[entry[0].mark]:

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-__all__ = ["ENCODING", "Key", "Point", "PointLists", "Series", "SeriesHashes", "Take", "first_difference"]
+__all__ = ["ENCODING", "Key", "PointLists", "Series", "SeriesHashes", "SeriesPoint", "Take", "first_difference"]
 
 Key: TypeAlias = tuple[str, str, str]
 """Kind, tag, and the name of what is shown."""
@@ -29,7 +29,7 @@ _PACK_POINT: Final = struct.Struct("<qd").pack
 _BUFFER_BYTES: Final = 1024
 
 
-class Point(msgspec.Struct, frozen=True, gc=False):
+class SeriesPoint(msgspec.Struct, frozen=True, gc=False):
     """One point, for the second look at a series that differs."""
 
     step: int
@@ -110,16 +110,16 @@ class PointLists:
     """
 
     def __init__(self, keys: set[Key], *, is_ordered: bool = True) -> None:
-        self._lists: dict[Key, list[Point]] = {key: [] for key in keys}
+        self._lists: dict[Key, list[SeriesPoint]] = {key: [] for key in keys}
         self._is_ordered = is_ordered
 
     def take(self, key: Key, step: int, wall_time: float, fingerprint: bytes | None) -> None:
         """Takes one point."""
         points = self._lists.get(key)
         if points is not None:
-            points.append(Point(step, wall_time, fingerprint))
+            points.append(SeriesPoint(step, wall_time, fingerprint))
 
-    def of(self, key: Key) -> list[Point]:
+    def of(self, key: Key) -> list[SeriesPoint]:
         """Returns the points of a series in their order, or in one order for all sides."""
         points = self._lists[key]
         if self._is_ordered:
@@ -127,7 +127,7 @@ class PointLists:
         return sorted(points, key=lambda point: (point.step, point.wall_time, point.fingerprint or b""))
 
 
-def first_difference(key: Key, list_a: list[Point], list_b: list[Point]) -> str:
+def first_difference(key: Key, list_a: list[SeriesPoint], list_b: list[SeriesPoint]) -> str:
     """Says at which point two lists differ, and how."""
     for index, (one, other) in enumerate(zip(list_a, list_b, strict=False)):
         if one != other and None not in (one.fingerprint, other.fingerprint):
@@ -138,7 +138,7 @@ def first_difference(key: Key, list_a: list[Point], list_b: list[Point]) -> str:
     return f"from step {longer[min(len(list_a), len(list_b))].step} on only in {side}"
 
 
-def _how(key: Key, one: Point, other: Point) -> str:
+def _how(key: Key, one: SeriesPoint, other: SeriesPoint) -> str:
     if one.step != other.step:
         return f"step {one.step} in A, {other.step} in B"
     if one.wall_time != other.wall_time:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ms_summary_bridge.errors import EventDecodeError, InvalidValueError
-from ms_summary_bridge.events import Encoded, Event, Loss
+from ms_summary_bridge.events import Encoded, Event, LostValue
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats.plugin_data import decode_origin
 
@@ -44,9 +44,9 @@ def draw_in_tensorboard(event: Event, payload: bytes, head: bytes) -> Encoded:
             return _restored(head, graph, restored)
         graph, counts = convert_graph_event(payload)
     except (EventDecodeError, InvalidValueError) as error:
-        return Encoded(None, (Loss("graph", "", error.message),), None if event.derived else event)
+        return Encoded(None, (LostValue("graph", "", error.message),), None if event.derived else event)
     note = f"drawn as a TensorFlow graph; {counts.describe()}"
-    return Encoded(head + wire.length_delimited(b"\x22", graph), (Loss("graph", "", note),), event)
+    return Encoded(head + wire.length_delimited(b"\x22", graph), (LostValue("graph", "", note),), event)
 
 
 def draw_in_mindinsight(event: Event, payload: bytes, head: bytes) -> Encoded:
@@ -68,14 +68,14 @@ def draw_in_mindinsight(event: Event, payload: bytes, head: bytes) -> Encoded:
             return _restored(head, graph, restored)
         graph, counts = convert_graph_def(graph_def)
     except (EventDecodeError, InvalidValueError) as error:
-        return Encoded(None, (Loss(kind, "", error.message),), None if event.derived else event)
+        return Encoded(None, (LostValue(kind, "", error.message),), None if event.derived else event)
     note = f"drawn as a MindSpore graph; {counts.describe()}"
-    return Encoded(head + wire.length_delimited(b"\x22", graph), (Loss(kind, "", note),), event)
+    return Encoded(head + wire.length_delimited(b"\x22", graph), (LostValue(kind, "", note),), event)
 
 
 def _restored(head: bytes, graph: bytes, counts: Any) -> Encoded:
     note = f"{_RESTORED}; {counts.describe()}"
-    return Encoded(head + wire.length_delimited(b"\x22", graph), (Loss("graph", "", note),))
+    return Encoded(head + wire.length_delimited(b"\x22", graph), (LostValue("graph", "", note),))
 
 
 def _joined(payload: bytes) -> bytes:

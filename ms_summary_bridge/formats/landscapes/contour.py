@@ -14,7 +14,7 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
 from ms_summary_bridge.formats.landscapes.grid import Array, LossGrid
-from ms_summary_bridge.formats.landscapes.scale import LossScale, colours_of, nice_ticks
+from ms_summary_bridge.formats.landscapes.scale import ColourScale, colours_of, nice_ticks
 from ms_summary_bridge.formats.landscapes.surface import END_COLOUR, PATH_COLOUR, START_COLOUR, thin
 
 __all__ = ["SIZE", "draw_contour"]
@@ -50,7 +50,7 @@ def draw_contour(grid: LossGrid, title: str) -> bytes:
     return file.getvalue()
 
 
-def _bands(grid: LossGrid, scale: LossScale, levels: Array) -> Image.Image:
+def _bands(grid: LossGrid, scale: ColourScale, levels: Array) -> Image.Image:
     """Returns the picture of the plot: one colour between two levels, a line where they meet."""
     width, height = (_RIGHT - _LEFT) * _FINE, (_BOTTOM - _TOP) * _FINE
     across = np.linspace(grid.x[0], grid.x[-1], width)
@@ -151,7 +151,7 @@ class _Plot:
         _write(ImageDraw.Draw(label), (label.width / 2, 0), f"{kind} 2 (y)", font, 0.5)
         self.image.paste(label.transpose(Image.Transpose.ROTATE_90), (6, _TOP))
 
-    def draw_bar(self, scale: LossScale, levels: Array) -> None:
+    def draw_bar(self, scale: ColourScale, levels: Array) -> None:
         """Draws the colour bar with the losses of the levels."""
         left, right = _BAR
         rows = np.linspace(1, 0, _BOTTOM - _TOP)
@@ -168,7 +168,7 @@ class _Plot:
                 written = row
         _write(self._draw, (left, _TOP - 24), "loss" if scale.kind == "linear" else "loss (log)", _font(15), 0)
 
-    def write_texts(self, title: str, scale: LossScale) -> None:
+    def write_texts(self, title: str, scale: ColourScale) -> None:
         """Writes what stands over and under the plot."""
         grid = self._grid
         if len(title) > _TITLE_CHARACTERS:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ms_summary_bridge.formats.landscapes.scale import LossScale
+from ms_summary_bridge.formats.landscapes.scale import ColourScale
 
 __all__ = ["Array", "LossGrid"]
 
@@ -60,10 +60,10 @@ class LossGrid:
         x, y = points[:, 0], points[:, 1]  # comparisons with NaN are false
         return np.asarray((self.x[0] <= x) & (x <= self.x[-1]) & (self.y[0] <= y) & (y <= self.y[-1]))
 
-    def make_scale(self) -> LossScale:
+    def make_scale(self) -> ColourScale:
         """Returns the scale for everything in the landscape."""
         ends = np.empty(0) if self.end is None else self.end[2:]
-        return LossScale(np.concatenate([self.z.ravel(), self.path[:, 2], ends]))
+        return ColourScale(np.concatenate([self.z.ravel(), self.path[:, 2], ends]))
 
     def interpolate(self, values: Array, x: Array, y: Array) -> Array:
         """Returns values `[m, n]` at points `[k]` between those of the grid: NaN where a neighbour is."""

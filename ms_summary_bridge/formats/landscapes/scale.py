@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LossScale", "colours_of", "nice_ticks"]
+__all__ = ["ColourScale", "colours_of", "nice_ticks"]
 
 _WIDE: Final = 1e3  # from this ratio on a linear scale shows the largest losses alone
 _TICKS: Final = 10
@@ -20,7 +20,7 @@ _COLOURS: Final = np.array(
 )
 
 
-class LossScale:
+class ColourScale:
     """Maps losses to 0 (lowest) ... 1 (highest): evenly, or by their logarithm where they span too much for that.
 
     Args:

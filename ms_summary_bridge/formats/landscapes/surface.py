@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ms_summary_bridge.formats.landscapes.grid import Array, LossGrid
-from ms_summary_bridge.formats.landscapes.scale import LossScale, colours_of
+from ms_summary_bridge.formats.landscapes.scale import ColourScale, colours_of
 
 __all__ = ["END_COLOUR", "PATH_COLOUR", "START_COLOUR", "Mesh", "make_surface", "thin"]
 
@@ -159,7 +159,7 @@ def _divide(path: Array) -> Array:
     return np.stack([np.interp(at, np.arange(len(path)), path[:, axis]) for axis in range(3)], axis=1)
 
 
-def _above(grid: LossGrid, fractions: Array, scale: LossScale, points: Array) -> Array:
+def _above(grid: LossGrid, fractions: Array, scale: ColourScale, points: Array) -> Array:
     """Returns points of the scene at their own loss, or on the surface where that is higher or they have none."""
     surface = grid.interpolate(fractions, points[:, 0], points[:, 1])
     height = np.nan_to_num(np.fmax(scale.fractions(points[:, 2]), surface))

@@ -45,14 +45,14 @@ _FIELDS: Final = {
 # ------------------------------------------------------------------ records -> session
 
 
-def read_lineage(records: Mapping[str, bytes], begins: Sequence[float] = ()) -> Session:
+def read_lineage(records: Mapping[str, bytes], start_times: Sequence[float] = ()) -> Session:
     """Reads a session out of its records; what cannot be read is named in `Session.left_out`.
 
     The user's own values keep their names where these are free; others get `user/` before them.
 
     Args:
         records: Payload of the last record of each kind, see `SESSION_KINDS`.
-        begins: When the run's summary files were begun. The session starts with the last one before its end.
+        start_times: When the run's summary files were begun. The session starts with the last one before its end.
     """
     session = Session()
     found: dict[str, Any] = {}
@@ -73,7 +73,7 @@ def read_lineage(records: Mapping[str, bytes], begins: Sequence[float] = ()) -> 
             session.status = "failure"
     times = [event.wall_time for event in found.values()]
     if times:
-        earlier = [begin for begin in begins if begin <= (session.end_time or max(times))]
+        earlier = [begin for begin in start_times if begin <= (session.end_time or max(times))]
         session.start_time = earlier[-1] if earlier else min(times)
     return session
 

@@ -19,7 +19,7 @@ import msgspec
 from ms_summary_bridge.monitor.alarms.actions import OUTSIDE
 from ms_summary_bridge.monitor.alarms.device_rules import is_of_device, memory_limits
 from ms_summary_bridge.monitor.alarms.earlier import read_level
-from ms_summary_bridge.monitor.alarms.rules import Level, Point, Rule, make_rule
+from ms_summary_bridge.monitor.alarms.rules import Level, Observation, Rule, make_rule
 from ms_summary_bridge.monitor.alarms.stop import StopAgreement
 from ms_summary_bridge.monitor.metrics.device import memory_totals
 from ms_summary_bridge.monitor.model.alert import Alert
@@ -173,7 +173,7 @@ class Alarms:
         }
         values = {**given, **{name: value for name, value in of_step.items() if value is not None}}
         self._seen.update(values)
-        point = Point(
+        point = Observation(
             facts.step, values, monotonic, wall_time, facts.steps, facts.epoch, self._training.rank, facts.overflow
         )
         self._show(self._steps, point)
@@ -189,7 +189,7 @@ class Alarms:
             self._limits.update(totals)
             if totals and not self._training.device.startswith("CPU"):
                 self._limits["memory_usage"] = min(totals.values())
-        point = Point(
+        point = Observation(
             sample.step,
             values,
             sample.monotonic,
@@ -200,7 +200,7 @@ class Alarms:
         )
         self._show(self._samples, point)
 
-    def _show(self, rules: list[_Armed], point: Point) -> None:
+    def _show(self, rules: list[_Armed], point: Observation) -> None:
         failed = []
         for armed in rules:
             try:

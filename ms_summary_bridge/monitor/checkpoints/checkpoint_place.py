@@ -19,7 +19,7 @@ import msgspec
 import psutil
 
 from ms_summary_bridge.files.atomic import try_lock
-from ms_summary_bridge.training.distributed import Place
+from ms_summary_bridge.training.distributed import ProcessRank
 
 __all__ = ["LOCK_NAME", "CheckpointPlace"]
 
@@ -55,7 +55,7 @@ class CheckpointPlace:
         OSError: The directory cannot be made.
     """
 
-    def __init__(self, directory: str, place: Place, *, may_follow: bool = True) -> None:
+    def __init__(self, directory: str, place: ProcessRank, *, may_follow: bool = True) -> None:
         self.is_ours = True
         self.is_training = True
         """Whether the training runs; to be set to False at its end."""
@@ -127,7 +127,7 @@ class CheckpointPlace:
 _PLACES: Final[weakref.WeakSet[CheckpointPlace]] = weakref.WeakSet()
 
 
-def _training(place: Place) -> str:
+def _training(place: ProcessRank) -> str:
     """Returns what all ranks of a training, and no other, have in common."""
     known = [os.environ[name] for name in _JOB if os.environ.get(name)]
     if place.ranks > 1 and known:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from ms_summary_bridge.monitor.checkpoints.checkpoint_files import Checkpoint, CheckpointFiles, CheckpointState
 from ms_summary_bridge.monitor.checkpoints.checkpoint_place import CheckpointPlace
 from ms_summary_bridge.monitor.checkpoints.checkpoint_weights import WeightsMark
-from ms_summary_bridge.training.distributed import find_place, rank_directory
+from ms_summary_bridge.training.distributed import find_process_rank, rank_directory
 from ms_summary_bridge.training.faults import Faults
 from ms_summary_bridge.training.parameters import TrainingParameters
 
@@ -106,7 +106,7 @@ class CheckpointStart:
                 origin = known or next(reversed(state.last), state.best)
             return origin is not None
 
-        place = find_place()
+        place = find_process_rank()
         is_own = rank_directory(self._asked, place.rank, place.ranks) == self._asked
         directory = self.directory if is_own else rank_directory(self.directory, place.rank)
         try:
@@ -128,7 +128,7 @@ class CheckpointStart:
         # Who lost the directory to a later training of this process does not take it from that one.
         may_follow, self._place = self._place is None, None
         try:
-            self._place = CheckpointPlace(self._asked, find_place(), may_follow=may_follow)
+            self._place = CheckpointPlace(self._asked, find_process_rank(), may_follow=may_follow)
         except OSError as error:
             self._warn_directory(self._asked, error)
             return

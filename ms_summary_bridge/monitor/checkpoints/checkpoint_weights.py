@@ -14,7 +14,7 @@ import mindspore
 
 from ms_summary_bridge.errors import LogdirError
 from ms_summary_bridge.monitor.checkpoints.checkpoint_files import STATE_NAME, Checkpoint, read_state
-from ms_summary_bridge.training.distributed import find_place, rank_directory
+from ms_summary_bridge.training.distributed import find_process_rank, rank_directory
 
 __all__ = ["WeightsMark", "load"]
 
@@ -65,7 +65,7 @@ def load(path: str, cells: tuple[Any, ...], which: Literal["best", "last"]) -> C
     """
     path = os.path.abspath(os.path.expanduser(path))
     directory, name = os.path.split(path) if path.endswith(".json") else (path, STATE_NAME)
-    place = find_place()
+    place = find_process_rank()
     if name == STATE_NAME:
         directory = rank_directory(directory, place.rank, place.ranks)
     checkpoint, values = _read(directory, name, which)

@@ -21,7 +21,7 @@ import msgspec
 import psutil
 
 from ms_summary_bridge.monitor.model.sample import Note, Sample
-from ms_summary_bridge.training.distributed import Place, rank_directory
+from ms_summary_bridge.training.distributed import ProcessRank, rank_directory
 
 __all__ = ["RankCheck", "file_name", "join_run", "make_run_directory"]
 
@@ -49,7 +49,7 @@ class _LaunchNote(msgspec.Struct, frozen=True, kw_only=True):
     parent_started: float
 
 
-def join_run(project: str, place: Place, made: str | None = None) -> str:
+def join_run(project: str, place: ProcessRank, made: str | None = None) -> str:
     """Returns the directory of the run that the ranks of this launch have on this disk; waits for none of them.
 
     The one who is first names it: by the launcher's job id, so that disks which are not shared have one name, else by
@@ -190,7 +190,7 @@ class RankCheck:
     def __init__(
         self,
         run_directory: str,
-        place: Place,
+        place: ProcessRank,
         warn: Callable[[str, str], None],
         tell: Callable[[str], None],
         clock: Callable[[], float],

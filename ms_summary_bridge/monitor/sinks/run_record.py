@@ -14,7 +14,7 @@ from ms_summary_bridge._version import __version__
 from ms_summary_bridge.monitor.model.alert_config import hide_secrets
 from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.sinks.launch import file_name, join_run, make_run_directory
-from ms_summary_bridge.training.distributed import Place
+from ms_summary_bridge.training.distributed import ProcessRank
 
 __all__ = [
     "choose_run_directory",
@@ -26,7 +26,7 @@ __all__ = [
 _PACKAGES: Final = ("mindspore", "mindformers", "numpy", "protobuf")
 
 
-def choose_run_directory(config: MonitorConfig, place: Place, made: str | None = None) -> str:
+def choose_run_directory(config: MonitorConfig, place: ProcessRank, made: str | None = None) -> str:
     """Returns the directory of this run, `save_dir/project/run`, and makes it if that is possible; waits for nobody.
 
     Without a `run_id` it is named by the time, or where several ranks train by the launcher's job id.
@@ -49,7 +49,7 @@ def project_directory(config: MonitorConfig) -> str:
     return os.path.abspath(os.path.expanduser(os.path.join(config.save_dir, file_name(config.project))))
 
 
-def describe_run(config: MonitorConfig, place: Place, run_directory: str) -> dict[str, Any]:
+def describe_run(config: MonitorConfig, place: ProcessRank, run_directory: str) -> dict[str, Any]:
     """Returns what is stored with a run: configuration, versions, commit, command line."""
     versions = {"python": platform.python_version(), "ms_summary_bridge": __version__}
     for package in _PACKAGES:

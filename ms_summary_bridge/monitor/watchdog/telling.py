@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from ms_summary_bridge.monitor.alarms.actions import Origin, name_action, outcome_note
+from ms_summary_bridge.monitor.alarms.actions import AlertSource, name_action, outcome_note
 from ms_summary_bridge.monitor.alarms.actions.runner import ActionRunner
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.alert_config import ActionConfig
@@ -87,7 +87,7 @@ class Telling:
     def act(self, alert: Alert) -> None:
         """Tells those who are to be told; nobody waits for them."""
         if self._runner is None and self._assignment.actions:
-            origin = Origin(
+            origin = AlertSource(
                 project=self._assignment.project,
                 run=os.path.basename(self.run_directory),
                 run_directory=self.run_directory,

@@ -29,7 +29,7 @@ from ms_summary_bridge.monitor.watchdog.assignment import Assignment, Begun
 from ms_summary_bridge.monitor.watchdog.hang_report import is_regular
 from ms_summary_bridge.monitor.watchdog.heartbeat import STEP, Heartbeat
 from ms_summary_bridge.monitor.watchdog.stacks import offer_stacks
-from ms_summary_bridge.training.distributed import Place, find_place
+from ms_summary_bridge.training.distributed import ProcessRank, find_process_rank
 from ms_summary_bridge.training.faults import Faults
 from ms_summary_bridge.training.phases import END, START, number_of
 
@@ -75,7 +75,7 @@ class WatchdogLink:
         if not hasattr(sys, "ps1"):
             self._try_to_start(0)
 
-    def begin(self, place: Place, step: int) -> None:
+    def begin(self, place: ProcessRank, step: int) -> None:
         """A training begins, in the thread that trains; the watchdog of an earlier training ends.
 
         Args:
@@ -95,17 +95,17 @@ class WatchdogLink:
         self._heartbeat.beat(START)
         self.hear()  # which run it may have made
 
-    def _try_to_start(self, step: int, place: Place | None = None) -> None:
+    def _try_to_start(self, step: int, place: ProcessRank | None = None) -> None:
         if not self._config.watchdog.enable:
             return
         try:
             self._heartbeat = Heartbeat(step)
-            self._start(self._heartbeat, find_place() if place is None else place)
+            self._start(self._heartbeat, find_process_rank() if place is None else place)
         except Exception as error:  # OSError, and AttributeError where it is not Linux
             self._faults.warn("watchdog", f"the watchdog cannot be started, a hang will not be noticed: {error}")
             self.end()
 
-    def _start(self, heartbeat: Heartbeat, place: Place) -> None:
+    def _start(self, heartbeat: Heartbeat, place: ProcessRank) -> None:
         offer = offer_stacks()
         console = 2 if is_regular(2) else -1
         inherited = [heartbeat.descriptor, *([] if offer is None else [offer.descriptor])]
@@ -242,7 +242,7 @@ def _end_unused(process: subprocess.Popen[bytes], heartbeat: Heartbeat, pid: int
             process.stdin.close()
 
 
-def _begun(place: Place) -> Begun:
+def _begun(place: ProcessRank) -> Begun:
     return Begun(
         rank=place.rank,
         ranks=place.ranks,

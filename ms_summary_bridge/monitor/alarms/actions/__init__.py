@@ -6,10 +6,10 @@ from ms_summary_bridge.monitor.alarms.actions.delivery import deliver
 from ms_summary_bridge.monitor.alarms.actions.message import (
     OUTSIDE,
     ActionError,
-    Origin,
+    AlertSource,
     message_text,
     name_action,
     outcome_note,
 )
 
-__all__ = ["OUTSIDE", "ActionError", "Origin", "deliver", "message_text", "name_action", "outcome_note"]
+__all__ = ["OUTSIDE", "ActionError", "AlertSource", "deliver", "message_text", "name_action", "outcome_note"]

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from ms_summary_bridge.monitor.alarms.actions.message import ActionError, Origin, message_text
+from ms_summary_bridge.monitor.alarms.actions.message import ActionError, AlertSource, message_text
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.alert_config import CommandConfig
 
@@ -24,7 +24,7 @@ _SHOWN: Final = 300  # characters of what a program that failed said
 _SCALARS: Final = ("rule", "metric", "value", "bound", "step", "epoch", "rank", "severity", "message", "advice")
 
 
-def command_environment(alert: Alert, origin: Origin) -> dict[str, str]:
+def command_environment(alert: Alert, origin: AlertSource) -> dict[str, str]:
     """Returns what a program is told in its environment, beside all that the training has there."""
     plain = alert.plain()
     told = {f"ALERT_{name.upper()}": "" if plain[name] is None else str(plain[name]) for name in _SCALARS}
@@ -37,7 +37,9 @@ def command_environment(alert: Alert, origin: Origin) -> dict[str, str]:
     return {name: value.replace("\0", "") for name, value in told.items()}
 
 
-def run_command(config: CommandConfig, alert: Alert, origin: Origin, *, give_up: threading.Event | None = None) -> None:
+def run_command(
+    config: CommandConfig, alert: Alert, origin: AlertSource, *, give_up: threading.Event | None = None
+) -> None:
     """Runs a program and waits for its end; at the limit it is killed, with all that it started.
 
     Args:

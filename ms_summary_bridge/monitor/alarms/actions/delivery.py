@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 
-from ms_summary_bridge.monitor.alarms.actions.message import Origin
+from ms_summary_bridge.monitor.alarms.actions.message import AlertSource
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.alert_config import ActionConfig
 
@@ -18,7 +18,7 @@ __all__ = ["deliver"]
 def deliver(
     action: ActionConfig,
     alert: Alert,
-    origin: Origin,
+    origin: AlertSource,
     *,
     hurry: threading.Event | None = None,
     give_up: threading.Event | None = None,

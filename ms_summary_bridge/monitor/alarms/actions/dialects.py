@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from ms_summary_bridge.monitor.alarms.actions.message import Origin, message_text
+from ms_summary_bridge.monitor.alarms.actions.message import AlertSource, message_text
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.alert_config import Dialect
 
@@ -47,7 +47,7 @@ class Request(msgspec.Struct):
 
 
 def build_request(
-    dialect: Dialect, alert: Alert, origin: Origin, *, secret: str, keyword: str, seconds: float
+    dialect: Dialect, alert: Alert, origin: AlertSource, *, secret: str, keyword: str, seconds: float
 ) -> Request:
     """Returns the message of an alarm.
 

@@ -11,7 +11,7 @@ from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.alert_config import ActionConfig
 from ms_summary_bridge.monitor.model.sample import Note
 
-__all__ = ["OUTSIDE", "ActionError", "Origin", "message_text", "name_action", "outcome_note"]
+__all__ = ["OUTSIDE", "ActionError", "AlertSource", "message_text", "name_action", "outcome_note"]
 
 OUTSIDE = ("command", "webhook")
 """The kinds that `deliver` knows."""
@@ -21,7 +21,7 @@ class ActionError(Exception):
     """An action failed. The message holds no address, secret or token."""
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
+class AlertSource(msgspec.Struct, frozen=True, kw_only=True):
     """Which training an alarm is of.
 
     Attributes:
@@ -39,7 +39,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     ranks: int = 1
 
 
-def message_text(alert: Alert, origin: Origin) -> str:
+def message_text(alert: Alert, origin: AlertSource) -> str:
     """Returns an alarm as people read it in a chat: what, where, since when, what to do."""
     place = [f"step {alert.step}"]
     if alert.first_step < alert.step:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from ms_summary_bridge.monitor.alarms.actions import ActionError, Origin, deliver
+from ms_summary_bridge.monitor.alarms.actions import ActionError, AlertSource, deliver
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.alert_config import ActionConfig
 
@@ -30,7 +30,7 @@ class ActionRunner:
         outcome: Is told of each action.
     """
 
-    def __init__(self, origin: Origin, outcome: Outcome) -> None:
+    def __init__(self, origin: AlertSource, outcome: Outcome) -> None:
         self._origin = origin
         self._outcome = outcome
         self._hurry = threading.Event()

@@ -19,7 +19,7 @@ from typing import IO, Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from ms_summary_bridge.monitor.alarms.actions.dialects import Verdict, build_request, judge
-from ms_summary_bridge.monitor.alarms.actions.message import ActionError, Origin
+from ms_summary_bridge.monitor.alarms.actions.message import ActionError, AlertSource
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.alert_config import HIDDEN, WebhookConfig
 
@@ -76,7 +76,7 @@ def _expand(text: str) -> str:
 def send(
     config: WebhookConfig,
     alert: Alert,
-    origin: Origin,
+    origin: AlertSource,
     *,
     hurry: threading.Event | None = None,
     clock: Callable[[], float] = time.time,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ms_summary_bridge.monitor.alarms.rules.rule import (
     Level,
-    Point,
+    Observation,
     Rule,
     find_rule,
     make_rule,
@@ -12,4 +12,4 @@ from ms_summary_bridge.monitor.alarms.rules.rule import (
     say_number,
 )
 
-__all__ = ["Level", "Point", "Rule", "find_rule", "make_rule", "rule_names", "say_number"]
+__all__ = ["Level", "Observation", "Rule", "find_rule", "make_rule", "rule_names", "say_number"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from ms_summary_bridge.monitor.alarms.rules import Point, Rule, say_number
+from ms_summary_bridge.monitor.alarms.rules import Observation, Rule, say_number
 from ms_summary_bridge.monitor.model.alert import Alert
 
 __all__ = ["Overload", "Threshold"]
@@ -33,7 +33,7 @@ class Threshold(Rule):
         self._count = 0
         self._since = 0
 
-    def observe(self, point: Point) -> Alert | None:
+    def observe(self, point: Observation) -> Alert | None:
         """See `Rule`."""
         value = point.values.get(self._metric)
         if value is None or point.overflow:
@@ -98,7 +98,7 @@ class Overload(Rule):
         self._secs = secs
         self._since: dict[str, tuple[float, int]] = {}  # when each value went past its bound, and at which step
 
-    def observe(self, point: Point) -> Alert | None:
+    def observe(self, point: Observation) -> Alert | None:
         """See `Rule`."""
         found = None
         for metric, (kind, bound) in self._bounds.items():

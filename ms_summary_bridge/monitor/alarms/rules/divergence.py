@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from ms_summary_bridge.monitor.alarms.rules import Level, Point, Rule
+from ms_summary_bridge.monitor.alarms.rules import Level, Observation, Rule
 from ms_summary_bridge.monitor.model.alert import Alert
 
 __all__ = ["Divergence"]
@@ -79,7 +79,7 @@ class Divergence(Rule):
         """See `Rule`."""
         self._earlier = level
 
-    def observe(self, point: Point) -> Alert | None:
+    def observe(self, point: Observation) -> Alert | None:
         """See `Rule`."""
         value = point.values.get(self._metric)
         if value is None or point.overflow or not math.isfinite(value):
@@ -130,7 +130,7 @@ class Divergence(Rule):
         if self._best is None or level < self._best[0]:
             self._best = (level, step)
 
-    def _judge(self, point: Point) -> Alert | None:
+    def _judge(self, point: Observation) -> Alert | None:
         if self._best is None or self._first is None:
             return None
         best, step = self._best
@@ -157,7 +157,7 @@ class Divergence(Rule):
                     return self._say(point, level.median, best + excess, step)
         return None
 
-    def _say(self, point: Point, level: float, bound: float, step: int) -> Alert:
+    def _say(self, point: Observation, level: float, bound: float, step: int) -> Alert:
         assert self._best is not None
         best = self._best[0]
         what = "the highest level that it had swung to" if self._swings else "its best level"

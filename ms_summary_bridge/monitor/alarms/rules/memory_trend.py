@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from ms_summary_bridge.monitor.alarms.rules import Point, Rule
+from ms_summary_bridge.monitor.alarms.rules import Observation, Rule
 from ms_summary_bridge.monitor.model.alert import Alert
 
 __all__ = ["MemoryTrend"]
@@ -43,7 +43,7 @@ class _Trend:
         self._stride = 1
         self._skipped = 0
 
-    def add(self, point: Point, value: float) -> bool:
+    def add(self, point: Observation, value: float) -> bool:
         """Takes a value; returns whether it was kept."""
         self._skipped += 1
         if self._skipped < self._stride:
@@ -92,7 +92,7 @@ class MemoryTrend(Rule):
         self._trends: dict[str, _Trend] = {}
         self._last: dict[str, deque[tuple[float, float, int]]] = {}  # the last seconds, values and steps
 
-    def observe(self, point: Point) -> Alert | None:
+    def observe(self, point: Observation) -> Alert | None:
         """See `Rule`."""
         if self._begin is None:
             self._begin = point.step
@@ -114,7 +114,7 @@ class MemoryTrend(Rule):
                     return found
         return None
 
-    def _judge_fast(self, point: Point, metric: str, value: float, limit: float) -> Alert | None:
+    def _judge_fast(self, point: Observation, metric: str, value: float, limit: float) -> Alert | None:
         """Sees memory that is used up within minutes, for which no trend has the time."""
         last = self._last.setdefault(metric, deque(maxlen=_FAST))
         last.append((point.monotonic, value, point.step))
@@ -131,7 +131,7 @@ class MemoryTrend(Rule):
         steps = max(1, last[-1][2] - last[0][2])
         return self._say(point, metric, value, limit, rise * len(rises) / steps, left / 3600.0, last[0][2])
 
-    def _judge(self, point: Point, metric: str, trend: _Trend, limit: float) -> Alert | None:
+    def _judge(self, point: Observation, metric: str, trend: _Trend, limit: float) -> Alert | None:
         values = np.array(trend.values)
         steps, times = np.array(trend.steps), np.array(trend.times)
         first, second = np.triu_indices(len(values), 1)
@@ -153,7 +153,14 @@ class MemoryTrend(Rule):
         return self._say(point, metric, value, limit, per_step, hours_left, int(trend.steps[0]))
 
     def _say(
-        self, point: Point, metric: str, value: float, limit: float, per_step: float, hours_left: float, since: int
+        self,
+        point: Observation,
+        metric: str,
+        value: float,
+        limit: float,
+        per_step: float,
+        hours_left: float,
+        since: int,
     ) -> Alert:
         steps_left = max(0.0, limit - value) / per_step
         lasting = f"{hours_left:.1f} hours" if hours_left >= 1 else f"{hours_left * 60:.0f} minutes"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ms_summary_bridge.monitor.alarms.rules import Point, Rule, say_number
+from ms_summary_bridge.monitor.alarms.rules import Observation, Rule, say_number
 from ms_summary_bridge.monitor.model.alert import Alert
 
 __all__ = ["GradientVanishing", "Nonfinite", "OverflowStreak"]
@@ -28,7 +28,7 @@ class Nonfinite(Rule):
         self._counts = dict.fromkeys(self.metrics, 0)
         self._since: dict[str, int] = {}
 
-    def observe(self, point: Point) -> Alert | None:
+    def observe(self, point: Observation) -> Alert | None:
         """See `Rule`."""
         if point.overflow:
             return None
@@ -75,7 +75,7 @@ class OverflowStreak(Rule):
         self._count = 0
         self._since = 0
 
-    def observe(self, point: Point) -> Alert | None:
+    def observe(self, point: Observation) -> Alert | None:
         """See `Rule`."""
         if point.overflow is None:
             return None
@@ -117,7 +117,7 @@ class GradientVanishing(Rule):
         self._count = 0
         self._since = 0
 
-    def observe(self, point: Point) -> Alert | None:
+    def observe(self, point: Observation) -> Alert | None:
         """See `Rule`."""
         value = point.values.get("grad_norm")
         if value is None or point.overflow:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ms_summary_bridge.monitor.alarms.rules import Point, Rule
+from ms_summary_bridge.monitor.alarms.rules import Observation, Rule
 from ms_summary_bridge.monitor.model.alert import Alert
 
 __all__ = ["NotImproving"]
@@ -59,7 +59,7 @@ class NotImproving(Rule):
         self._blocks = _Blocks(max(1, min(100, patience // 10)))
         self._best: tuple[float, int] | None = None
 
-    def observe(self, point: Point) -> Alert | None:
+    def observe(self, point: Observation) -> Alert | None:
         """See `Rule`."""
         value = point.values.get(self._metric)
         if value is None or point.overflow or not math.isfinite(value):

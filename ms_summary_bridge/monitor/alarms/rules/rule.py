@@ -16,10 +16,10 @@ import msgspec
 
 from ms_summary_bridge.monitor.model.alert import Alert, Severity
 
-__all__ = ["Level", "Point", "Rule", "find_rule", "make_rule", "rule_names", "say_number"]
+__all__ = ["Level", "Observation", "Rule", "find_rule", "make_rule", "rule_names", "say_number"]
 
 
-class Point(msgspec.Struct):
+class Observation(msgspec.Struct):
     """Numbers of one step, or of one sample.
 
     Attributes:
@@ -72,7 +72,7 @@ class Rule:
     metrics: tuple[str, ...]
     watched: tuple[str, ...] = ()
 
-    def observe(self, point: Point) -> Alert | None:
+    def observe(self, point: Observation) -> Alert | None:
         """Takes one point; returns what is wrong with it, or None."""
         raise NotImplementedError
 
@@ -81,7 +81,7 @@ class Rule:
 
     def alert(
         self,
-        point: Point,
+        point: Observation,
         metric: str,
         value: float,
         message: str,

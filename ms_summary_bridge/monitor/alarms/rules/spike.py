@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from ms_summary_bridge.monitor.alarms.rules import Point, Rule, say_number
+from ms_summary_bridge.monitor.alarms.rules import Observation, Rule, say_number
 from ms_summary_bridge.monitor.model.alert import Alert
 
 __all__ = ["GradientExplosion", "RunningSpread", "Spike"]
@@ -93,7 +93,7 @@ class Spike(Rule):
         self._count = 0  # of values
         self._counts: deque[int] = deque(maxlen=_NEEDED)
 
-    def observe(self, point: Point) -> Alert | None:
+    def observe(self, point: Observation) -> Alert | None:
         """See `Rule`."""
         value = point.values.get(self._metric)
         if value is None or point.overflow or not math.isfinite(value):
@@ -163,7 +163,7 @@ class GradientExplosion(Rule):
         self._count = 0
         self._last: tuple[int, int] | None = None  # number and step of the last value that was too much
 
-    def observe(self, point: Point) -> Alert | None:
+    def observe(self, point: Observation) -> Alert | None:
         """See `Rule`."""
         value = point.values.get("grad_norm")
         if value is None or point.overflow or not (0.0 < value < math.inf):

@@ -6,7 +6,7 @@ import statistics
 from collections import deque
 from typing import ClassVar, Final
 
-from ms_summary_bridge.monitor.alarms.rules import Point, Rule
+from ms_summary_bridge.monitor.alarms.rules import Observation, Rule
 from ms_summary_bridge.monitor.model.alert import Alert
 
 __all__ = ["ThroughputDrop"]
@@ -51,7 +51,7 @@ class ThroughputDrop(Rule):
         self._slow = 0  # slices since it was last reached as far as it must be
         self._uses: dict[str, deque[float]] = {}
 
-    def observe(self, point: Point) -> Alert | None:
+    def observe(self, point: Observation) -> Alert | None:
         """See `Rule`."""
         values = point.values
         step_secs = values.get("step_time")
@@ -65,7 +65,7 @@ class ThroughputDrop(Rule):
                     return found
         return None
 
-    def _observe_step(self, point: Point, step_secs: float) -> Alert | None:
+    def _observe_step(self, point: Observation, step_secs: float) -> Alert | None:
         if not step_secs > 0.0:
             return None
         if not self._steps:
@@ -121,7 +121,7 @@ class ThroughputDrop(Rule):
         kept = list(self._slices)[left_out:]
         return sum(part[0] for part in kept) >= self._window_secs and sum(part[1] for part in kept) >= _LEAST
 
-    def _observe_use(self, point: Point, metric: str, value: float) -> Alert | None:
+    def _observe_use(self, point: Observation, metric: str, value: float) -> Alert | None:
         past = self._uses.setdefault(metric, deque(maxlen=_HISTORY))
         past.append(value)
         if len(past) < _FEW * (self._warm_up + 1):

@@ -10,9 +10,9 @@ import numpy as np
 
 from ms_summary_bridge.live_writer.link import WriterLink
 from ms_summary_bridge.live_writer.run_config import LiveRunConfig
-from ms_summary_bridge.training.distributed import find_place, rank_directory
+from ms_summary_bridge.training.distributed import find_process_rank, rank_directory
 
-__all__ = ["Session"]
+__all__ = ["Recording"]
 
 _WHOLE: Final = (
     "graph",
@@ -24,7 +24,7 @@ _WHOLE: Final = (
 )
 
 
-class Session:
+class Recording:
     """Collects values into one event for each step, and hands it to the writer process.
 
     Args:
@@ -44,7 +44,7 @@ class Session:
         flush_secs: float,
         queue_bytes: int,
     ) -> None:
-        place = find_place()
+        place = find_process_rank()
         now = time.time()
         config = LiveRunConfig(
             summary_dir=rank_directory(summary_dir, place.rank, place.ranks),
