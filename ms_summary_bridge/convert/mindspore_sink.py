@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ms_summary_bridge.convert.batches import JudgedBatch
 from ms_summary_bridge.convert.sink import WRITER_CONVERT, RunSink
-from ms_summary_bridge.events import Event, FileVersion, Summary
+from ms_summary_bridge.events import Encoded, Event, FileVersion, Summary
 from ms_summary_bridge.formats import tensorboard
 from ms_summary_bridge.formats.mindspore import FILE_VERSION, FORMAT, MindSporeEncoder, is_of_lineage_file
 from ms_summary_bridge.formats.plugin_data import encode_derivation
@@ -48,8 +49,18 @@ class MindSporeSink(RunSink):
         self._wall_time = 0.0
         self._over = self._over_limits()
 
-    def write(self, event: Event, source: str = "") -> None:
-        """Writes one event and counts what is lost.
+    def write_batch(self, batch: JudgedBatch) -> None:
+        """Writes records that hold all of their events."""
+        super().write_batch(batch)
+        self._wall_time = self._state.latest_time = max(self._state.latest_time, batch.wall_time)
+        points = self._state.points
+        for tag, count in batch.points.items():
+            key = f"{Scalar.kind} {tag}"
+            points[key] = points.get(key, 0) + count
+            self._metrics[tag] = Scalar(batch.last[tag])
+
+    def write(self, event: Event, source: str = "") -> Encoded | None:
+        """Writes one event, counts what is lost, and returns what became of it.
 
         Raises:
             LogdirError: A file cannot be written, or holds something else.
@@ -59,13 +70,13 @@ class MindSporeSink(RunSink):
             assert payload is not None  # a lineage event is given back as it was
             self._lineage.append(payload)
             self._has_lineage = self._has_lineage or event.content.kind in SESSION_KINDS
-            return
+            return None
         encoded = self._encoder.encode(event)
         if event.format == tensorboard.FORMAT:
             self._note_session(event)
         self._account(event, encoded, source)
         if encoded.payload is None:
-            return
+            return encoded
         self._count()
         if self._begins_new_file:
             self._begin(event.wall_time)
@@ -73,6 +84,7 @@ class MindSporeSink(RunSink):
             self._open_last()
         if self._writer is not None:
             self._writer.write(encoded.payload)
+        return encoded
 
     def write_version(self, event: Event, source: str = "") -> None:
         """A version event of MindSpore's own opens the next file; another format's goes into the archive."""

@@ -23,6 +23,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from ms_summary_bridge.batches.reader import Batch, BatchReader
+from ms_summary_bridge.batches.shapes import Shapes
 from ms_summary_bridge.convert.series import SeriesTable, keys_of
 from ms_summary_bridge.convert.state import Undecided
 from ms_summary_bridge.events import Decoder, Encoder, Event, Summary, TaggedValue
@@ -42,7 +44,7 @@ class Restart(msgspec.Struct, frozen=True):
     step: int
 
 
-Piece: TypeAlias = Event | Damage | Padding | Incomplete | Restart
+Piece: TypeAlias = Event | Batch | Damage | Padding | Incomplete | Restart
 
 
 class _Look(msgspec.Struct):
@@ -81,6 +83,10 @@ class FileWalk(msgspec.Struct):
     """Lineage of an earlier training is shown, at step 0."""
     reason: str = ""
     """Why a file that goes back was not taken for a restart."""
+    shapes: Shapes | None = None
+    """Shapes of events that may come in batches; None where each event goes by itself."""
+    payload: bytes = b""
+    """Bytes of the event given out last, where they are at hand."""
 
     def pieces(self, ahead: ReadAhead) -> Iterator[Piece]:
         """Yields what the file holds."""
@@ -94,8 +100,11 @@ class FileWalk(msgspec.Struct):
                 return
         yield from self._read(self.end)
 
-    def _read(self, end: int) -> Iterator[Event | Damage | Padding | Incomplete]:
+    def _read(self, end: int) -> Iterator[Event | Batch | Damage | Padding | Incomplete]:
         if end <= self.offset:
+            return
+        if self.shapes is not None:
+            yield from self._read_batches(end, self.shapes)
             return
         latest = float("-inf") if self.last_time is None else self.last_time
         with EventFileReader(self.path, self.decoder, offset=self.offset) as reader:
@@ -107,6 +116,17 @@ class FileWalk(msgspec.Struct):
                 if type(item) is Event and item.wall_time > latest:
                     latest = item.wall_time
                 yield item
+        if latest > float("-inf"):
+            self.last_time = latest
+
+    def _read_batches(self, end: int, shapes: Shapes) -> Iterator[Event | Batch | Damage | Padding | Incomplete]:
+        latest = float("-inf") if self.last_time is None else self.last_time
+        reader = BatchReader(self.path, self.decoder, shapes, offset=self.offset, end=end)
+        for item in reader:
+            self.offset, self.payload = reader.offset, reader.payload
+            if isinstance(item, (Event, Batch)) and item.wall_time > latest:
+                latest = item.wall_time
+            yield item
         if latest > float("-inf"):
             self.last_time = latest
 

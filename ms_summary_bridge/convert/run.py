@@ -8,6 +8,10 @@ from typing import Final
 
 import msgspec
 
+from ms_summary_bridge.batches.limits import LIMITS
+from ms_summary_bridge.batches.reader import Batch
+from ms_summary_bridge.batches.shapes import Shapes
+from ms_summary_bridge.convert.batches import judge
 from ms_summary_bridge.convert.mindspore_sink import MindSporeSink
 from ms_summary_bridge.convert.names import keep_name
 from ms_summary_bridge.convert.restarts import FileWalk, ReadAhead, Restart
@@ -95,6 +99,7 @@ class _RunConversion:
         self._decoder = make_decoder(task.run.format)
         if isinstance(self._decoder, tensorboard.TensorBoardDecoder):
             self._decoder.plugins = self.state.plugins
+        self._shapes = Shapes(b"\x1d" if task.run.format == mindspore.FORMAT else b"\x15")
         self._ahead = self._read_ahead(self._series)
         self._plan = task.state.plan or Plan({})
         self._is_at_once = False  # the file being read was written beside another one
@@ -172,6 +177,7 @@ class _RunConversion:
         if known is None and is_late(unread, self.state.files):
             self.report.problems.append(f"{path}: older than files converted before it; --force puts it in its place")
         walk = begin_walk(unread, self.task, self.state.files, self._decoder)
+        walk.shapes = None if self._selection.superseded or not LIMITS.is_used else self._shapes
         self._is_at_once = is_written_at_once(unread, self.state.files)
         if unread.is_replaced:
             self.report.problems.append(f"{path}: was replaced or cut since the last conversion, read from its start")
@@ -180,9 +186,13 @@ class _RunConversion:
             self._sink.begin_file()
         reported = walk.offset
         for piece in walk.pieces(self._ahead):
-            if isinstance(piece, Event):
+            if isinstance(piece, Batch):
+                self._put_batch(piece)
+            elif isinstance(piece, Event):
                 self.report.events_read += 1
-                self._put(piece, self.task.run.format)
+                written = self._put(piece, self.task.run.format)
+                if written is not None and walk.payload:
+                    self._shapes.learn(walk.payload, piece, written)
             elif isinstance(piece, Restart):
                 self._begin_again(path, piece.step)
             else:
@@ -206,6 +216,24 @@ class _RunConversion:
         if state.is_held:
             self.report.held.append(path)
 
+    def _put_batch(self, batch: Batch) -> None:
+        """Writes events at once where nothing about them asks for a closer look, else one by one."""
+        self.report.events_read += batch.events
+        source = self.task.run.format
+        if not self._sink.takes_batches:
+            first, batch = batch.split(1)
+            for event in first.decode(self._decoder):
+                self._put(event, source)
+        judged = judge(batch, self._series) if self._sink.takes_batches and batch.events else None
+        if judged is None:
+            for event in batch.decode(self._decoder):
+                self._put(event, source)
+            return
+        values = self.report.values
+        if judged.events:
+            values["scalar"] = values.get("scalar", 0) + sum(judged.points.values())
+            self._sink.write_batch(judged)
+
     def _begin_again(self, path: str, step: int) -> None:
         mark = RestartMark(path, step)
         if mark not in self.report.restarts:
@@ -228,7 +256,7 @@ class _RunConversion:
             if isinstance(piece, Event):
                 self.report.events_read += 1
                 self._put(piece, LINEAGE)
-            elif not isinstance(piece, Restart):
+            elif not isinstance(piece, (Batch, Restart)):
                 self.report.note(piece, path)
         if self._advance is not None:
             self._advance(walk.offset - start)
@@ -262,19 +290,23 @@ class _RunConversion:
                 if is_users(piece) and not isinstance(piece.content, SessionLog):
                     self.report.events_read += 1
                     self._put(piece, tensorboard.FORMAT)
-            elif not isinstance(piece, Restart):
+            elif not isinstance(piece, (Batch, Restart)):
                 self.report.note(piece, unread.path)
         self.state.end_turn(unread.path, walk.offset)
         self.state.files[unread.path] = identify(file.path, walk.offset, file.created)
 
-    def _put(self, event: Event, source: str) -> None:
+    def _put(self, event: Event, source: str) -> bytes | None:
+        """Returns the payload that was written for an event, if it holds all of it."""
         content = event.content
         if type(content) is FileVersion:
             self._sink.write_version(event, source)
         elif type(content) is SessionLog:
             self._put_session_log(event, content, source)
         elif (chosen := self._selection.choose(event)) is not None:
-            self._sink.write(chosen, source)
+            encoded = self._sink.write(chosen, source)
+            if chosen is event and encoded is not None and encoded.archive is None and not encoded.losses:
+                return encoded.payload
+        return None
 
     def _put_session_log(self, event: Event, log: SessionLog, source: str) -> None:
         """A START of a TensorBoard log says that its training begins again, where there are points that it replaces."""

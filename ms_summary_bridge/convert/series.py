@@ -100,7 +100,8 @@ class SeriesTable:
         # Last values whose fingerprint is not made yet: it is needed only where a step comes twice, and takes long for
         # a histogram. Larger values are not held here.
         self._unmarked: dict[str, Histogram] = {}
-        self._file = 0
+        self.file = 0
+        """Number of the source file that is being read."""
         self.repeated = 0
         """Values passed over because they repeat their tag's previous one."""
         self.went_back: dict[str, int] = {}
@@ -120,7 +121,7 @@ class SeriesTable:
 
     def begin_file(self, number: int) -> None:
         """Says that the values that follow are from the source file with this number."""
-        self._file = number
+        self.file = number
 
     def observe(self, event: Event, summary: Summary) -> Event | None:
         """Takes note of a summary's values.
@@ -130,7 +131,7 @@ class SeriesTable:
         """
         step = event.step
         table = self._series
-        file = self._file
+        file = self.file
         fresh: list[TaggedValue] | None = None  # only made when something repeats
         for index, tagged in enumerate(summary.values):
             value = tagged.value
@@ -172,6 +173,10 @@ class SeriesTable:
             return event
         return Event(event.wall_time, step, Summary(tuple(fresh)), event.format) if fresh else None
 
+    def find_scalar(self, tag: str) -> Series | None:
+        """Returns a series of scalars; None before its first point."""
+        return self._series.get((Scalar.kind, tag))
+
     def observe_whole(self, event: Event) -> None:
         """Takes note of an event that is no summary."""
         self._observe_step((event.content.kind, ""), event.step)
@@ -179,7 +184,7 @@ class SeriesTable:
     def _observe_step(self, key: SeriesKey, step: int) -> None:
         series = self._series.get(key)
         if series is None:
-            self._series[key] = Series(step, b"", self._file, step)
+            self._series[key] = Series(step, b"", self.file, step)
         elif step != series.step:
             if step - series.step != series.stride:
                 series.turn(step)

@@ -12,6 +12,7 @@ from typing import Final
 
 from crc32c import crc32c
 
+from ms_summary_bridge.convert.batches import JudgedBatch
 from ms_summary_bridge.convert.state import OutputState, RunState
 from ms_summary_bridge.errors import FileTakenError, ReadError, WriteError
 from ms_summary_bridge.events import Encoded, Event
@@ -95,9 +96,25 @@ class RunSink(ABC):
         """Says that a restart follows, which replaces all points at `step` and above."""
         self.begin_file()
 
+    @property
+    def takes_batches(self) -> bool:
+        """Whether what comes next goes into the file that grows."""
+        return not self._begins_new_file
+
+    def write_batch(self, batch: JudgedBatch) -> None:
+        """Writes records that hold all of their events.
+
+        Raises:
+            LogdirError: A file cannot be written, or holds something else.
+        """
+        self._places.skip(batch.events, batch.checksum)
+        self._open_last()
+        if self._writer is not None:
+            self._writer.write_records(batch.block)
+
     @abstractmethod
-    def write(self, event: Event, source: str = "") -> None:
-        """Writes one event and counts what is lost.
+    def write(self, event: Event, source: str = "") -> Encoded | None:
+        """Writes one event, counts what is lost, and returns what became of it.
 
         Raises:
             LogdirError: A file cannot be written, or holds something else.

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ms_summary_bridge.convert.batches import JudgedBatch
 from ms_summary_bridge.convert.sink import WRITER_CONVERT, RunSink
 from ms_summary_bridge.events import Encoded, Event, FileVersion, LostValue, SessionLog
 from ms_summary_bridge.files.file_names import LINEAGE_SUFFIX
@@ -51,19 +52,24 @@ class TensorBoardSink(RunSink):
         self.begin_file()
         self._mark = step
 
-    def write(self, event: Event, source: str = "") -> None:
-        """Writes one event and counts what is lost.
+    def write_batch(self, batch: JudgedBatch) -> None:
+        """Writes records that hold all of their events."""
+        super().write_batch(batch)
+        self._has_points = True
+
+    def write(self, event: Event, source: str = "") -> Encoded | None:
+        """Writes one event, counts what is lost, and returns what became of it.
 
         Raises:
             LogdirError: A file cannot be written, or holds something else.
         """
         if source == LINEAGE and isinstance(event.content, Opaque):
             self._note_lineage(event, event.content)
-            return
+            return None
         encoded = self._encoder.encode(event)
         self._account(event, encoded, source)
         if encoded.payload is None:
-            return
+            return encoded
         if self._begins_new_file:
             self._begin(event)
         else:
@@ -71,6 +77,7 @@ class TensorBoardSink(RunSink):
         self._has_points = self._has_points or not isinstance(event.content, SessionLog)
         if self._writer is not None:
             self._writer.write(encoded.payload)
+        return encoded
 
     def write_version(self, event: Event, source: str = "") -> None:
         """Keeps a source file's version event: the output's own files begin with another."""

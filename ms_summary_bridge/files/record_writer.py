@@ -149,6 +149,23 @@ class RecordWriter:
         if self._pending_bytes >= self._buffer_bytes:
             self._drain()
 
+    def write_records(self, block: bytes) -> None:
+        """Buffers records that are framed already.
+
+        Args:
+            block: Whole records, one behind the other.
+
+        Raises:
+            WriteError, OutputChangedError: The buffer was full and could not be written; see `flush`.
+            ClosedError: The writer is closed.
+        """
+        if self._fd < 0:
+            raise ClosedError(f"{self.path}: the writer is closed")
+        self._pending.append(block)
+        self._pending_bytes += len(block)
+        if self._pending_bytes >= self._buffer_bytes:
+            self._drain()
+
     def flush(self, *, sync: bool = False) -> None:
         """Returns when the operating system has every record; with `sync`, when the disk has.
 

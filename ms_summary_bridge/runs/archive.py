@@ -126,6 +126,10 @@ class PlaceCounter:
         self.last = ArchivePosition(False, self.last.number + 1, crc32c(payload))
         return ArchivePosition(True, self.last.number, self.last.mark)
 
+    def skip(self, events: int, mark: int) -> None:
+        """Takes note of events that nothing is archived of; `mark` is the checksum of the last one's payload."""
+        self.last = ArchivePosition(False, self.last.number + events, mark)
+
 
 class ArchiveWriter:
     """Writes one archive; the file is made when the first event comes.

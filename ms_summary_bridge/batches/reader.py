@@ -1,0 +1,159 @@
+"""Reads one file by the batch lane where its records allow it, and by the general way where they do not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+import msgspec
+
+from ms_summary_bridge.batches.limits import LIMITS
+from ms_summary_bridge.batches.scan import Scan, scan
+from ms_summary_bridge.batches.shapes import Shapes
+from ms_summary_bridge.errors import EventDecodeError, ReadError
+from ms_summary_bridge.events import Decoder, Event
+from ms_summary_bridge.files.event_file import CHUNK_BYTES, EventFileReader, is_url, open_source
+from ms_summary_bridge.files.records import FOOTER_BYTES, Damage, Incomplete, Padding, masked_crc
+
+__all__ = ["Batch", "BatchReader"]
+
+_FEW: Final = 64
+_SMALL_CHUNK: Final = 1 << 16
+
+
+class Batch(msgspec.Struct, eq=False):
+    """Records that stand one behind the other in a file, all of shapes that are known.
+
+    Attributes:
+        scan: The chunk they are in.
+        first: Number of the first one.
+        last: Number behind the last one.
+    """
+
+    scan: Scan
+    first: int
+    last: int
+
+    @property
+    def events(self) -> int:
+        """How many there are."""
+        return self.last - self.first
+
+    @property
+    def wall_time(self) -> float:
+        """The latest of their wall times."""
+        return float(self.scan.wall_times[self.first : self.last].max())
+
+    def split(self, events: int) -> tuple[Batch, Batch]:
+        """Returns its first events, and the others."""
+        middle = min(self.first + events, self.last)
+        return Batch(self.scan, self.first, middle), Batch(self.scan, middle, self.last)
+
+    def decode(self, decoder: Decoder) -> Iterator[Event]:
+        """Yields their events, for whoever cannot take them at once."""
+        for row in range(self.first, self.last):
+            yield decoder.decode(self.scan.payload(row))
+
+
+_Item: TypeAlias = Event | Damage | Padding | Incomplete | Batch
+
+
+class BatchReader:
+    """Reads the events of one local file, many at a time where that is possible.
+
+    Whoever takes an event says by `learn` what became of it; those of its shape that follow may then come in batches.
+
+    Args:
+        path: The file. An fsspec URL is read the general way.
+        decoder: Codec of the file's format.
+        shapes: The shapes of the run.
+        offset: Position to begin at.
+        end: Position to end at; None for the end of the file.
+
+    Attributes:
+        offset: Behind the last item given out.
+        payload: Bytes of the event given out last; empty where they are not at hand.
+
+    Raises:
+        LogdirError: (on iterating) The file cannot be opened or read, or is shorter than `offset`.
+    """
+
+    def __init__(self, path: str, decoder: Decoder, shapes: Shapes, *, offset: int = 0, end: int | None = None) -> None:
+        self.path = path
+        self.offset = offset
+        self.payload = b""
+        self._decoder = decoder
+        self._shapes = shapes
+        self._end = end
+        self._patience = LIMITS.patience
+
+    def __iter__(self) -> Iterator[_Item]:
+        if is_url(self.path):
+            yield from self._read_generally(None)
+            return
+        with open_source(self.path) as source:
+            chunk_bytes = LIMITS.chunk_bytes
+            while self._end is None or self.offset < self._end:
+                before = self.offset
+                limit = chunk_bytes if self._end is None else min(chunk_bytes, self._end - before)
+                try:
+                    data = os.pread(source.fileno(), limit, before)
+                except OSError as error:
+                    raise ReadError.of_system(self.path, "read", error) from error
+                yield from self._take(scan(data, self._shapes), before)
+                if self.offset > before:
+                    continue
+                yield from self._read_generally(self._patience)
+                if self.offset == before:
+                    return
+                self._patience = min(2 * self._patience, LIMITS.most_patience)
+
+    def _take(self, found: Scan, base: int) -> Iterator[_Item]:
+        """Yields what a chunk holds, up to where the general reader must look at it or another scan finds more."""
+        is_known = found.shapes >= 0
+        count = len(found.starts)
+        changes = [*((is_known[1:] != is_known[:-1]).nonzero()[0] + 1).tolist(), count] if count else []
+        shapes_known = len(self._shapes.shapes)
+        row = general = 0
+        for stop in changes:
+            if is_known[row] and stop - row >= LIMITS.fewest:
+                self.payload = b""
+                batch = Batch(found, row, stop)
+                self.offset = base + found.end(stop - 1)
+                yield batch
+                row = stop
+                self._patience = LIMITS.patience
+                continue
+            while row < stop:
+                payload = found.payload(row)
+                end = found.end(row)
+                if masked_crc(payload) != int.from_bytes(found.data[end - FOOTER_BYTES : end], "little"):
+                    yield from self._read_generally(1)
+                    return
+                self.payload = payload
+                start, self.offset = self.offset, base + end
+                try:
+                    event = self._decoder.decode(payload)
+                except EventDecodeError as error:
+                    yield Damage(start, self.offset, f"not an event: {error.message}")
+                else:
+                    yield event
+                row += 1
+                general += 1
+                if general >= self._patience and len(self._shapes.shapes) > shapes_known:
+                    self._patience = min(2 * self._patience, LIMITS.most_patience)
+                    return
+
+    def _read_generally(self, most: int | None) -> Iterator[_Item]:
+        chunk_bytes = CHUNK_BYTES if most is None or most > _FEW else _SMALL_CHUNK
+        with EventFileReader(self.path, self._decoder, offset=self.offset, chunk_bytes=chunk_bytes) as reader:
+            for count, item in enumerate(reader, 1):
+                offset = reader.offset
+                if self._end is not None and offset > self._end:
+                    return
+                self.payload = b""
+                self.offset = offset
+                yield item
+                if count == most and not isinstance(item, Incomplete):
+                    return

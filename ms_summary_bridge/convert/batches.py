@@ -1,0 +1,203 @@
+"""A batch on its way through a conversion: judged, counted and written as the general way would do it.
+
+Repeats and steps that go back are found per series as `SeriesTable.observe` finds them one by one. What that cannot be
+done for as a whole (an event that repeats in part, a series that a restart has ended) is left to the general way.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ms_summary_bridge.batches.chain import unaligned
+from ms_summary_bridge.batches.checksums import mask
+from ms_summary_bridge.batches.reader import Batch
+from ms_summary_bridge.batches.scan import Group
+from ms_summary_bridge.convert.series import Series, SeriesTable
+from ms_summary_bridge.files.records import HEADER_BYTES
+
+__all__ = ["JudgedBatch", "judge"]
+
+_Rows = npt.NDArray[np.int64]
+_NO_SERIES: Final = Series(0, b"", 0, 0)
+_MOST_TURNS: Final = 8  # uneven steps looked for by numpy before they are gone through one by one
+
+
+class JudgedBatch(msgspec.Struct, eq=False):
+    """What a batch comes to.
+
+    Attributes:
+        block: The records to be written, in the target format, whole.
+        events: Events in `block`.
+        checksum: CRC-32C of the last one's payload.
+        wall_time: The latest wall time of them.
+        points: Values written of each tag.
+        last: Bits of the last value written of each tag.
+    """
+
+    block: bytes
+    events: int
+    checksum: int
+    wall_time: float
+    points: dict[str, int]
+    last: dict[str, bytes]
+
+
+class _Points(msgspec.Struct, eq=False):
+    """The values of one tag in a batch."""
+
+    rows: _Rows
+    steps: _Rows
+    bits: npt.NDArray[np.uint32]
+    series: Series
+    repeats: npt.NDArray[np.bool_]
+
+
+def judge(batch: Batch, series: SeriesTable) -> JudgedBatch | None:
+    """Takes note of a batch's values; None where the general way has to do it (nothing is noted then)."""
+    scan, first = batch.scan, batch.first
+    groups: list[tuple[Group, slice]] = []
+    for group in scan.groups:
+        low, high = np.searchsorted(group.rows, (first, batch.last)).tolist()
+        if low < high:
+            groups.append((group, slice(low, high)))
+    points = _points_of(batch, groups)
+    count = batch.last - first
+    repeated = np.zeros(count, np.int64)
+    for tag, found in points.items():
+        known = series.find_scalar(tag)
+        if known is None:
+            return None
+        found.series = known
+        found.repeats = _repeats(found, known)
+        if found.repeats.any():
+            repeated[found.rows[found.repeats]] += 1
+    dropped: _Rows = np.empty(0, np.int64)
+    if repeated.any():
+        sizes = np.zeros(count, np.int64)
+        for group, part in groups:
+            sizes[group.rows[part] - first] = len(group.form.shape.tags)
+        dropped = np.flatnonzero(repeated)
+        if (repeated[dropped] != sizes[dropped]).any():
+            return None
+    for tag, found in points.items():
+        _note(series, found.series, tag, found)
+    series.repeated += int(repeated.sum())
+    return _written(batch, groups, points, dropped)
+
+
+def _points_of(batch: Batch, groups: list[tuple[Group, slice]]) -> dict[str, _Points]:
+    """Returns the values of each tag in the order of the file."""
+    parts: dict[str, list[tuple[_Rows, npt.NDArray[np.uint32]]]] = {}
+    for group, part in groups:
+        rows = group.rows[part] - batch.first
+        floats = group.floats[part]
+        for column, tag in enumerate(group.form.shape.tags):
+            parts.setdefault(tag, []).append((rows, floats[:, column]))
+    steps = batch.scan.steps[batch.first : batch.last]
+    out: dict[str, _Points] = {}
+    for tag, pieces in parts.items():
+        rows, bits = pieces[0]
+        if len(pieces) > 1:
+            rows = np.concatenate([piece[0] for piece in pieces])
+            order = np.argsort(rows, kind="stable")
+            rows = rows[order]
+            bits = np.concatenate([piece[1] for piece in pieces])[order]
+        out[tag] = _Points(rows, steps[rows], bits, _NO_SERIES, np.empty(0, bool))
+    return out
+
+
+def _repeats(points: _Points, known: Series) -> npt.NDArray[np.bool_]:
+    repeats = np.zeros(len(points.rows), bool)
+    steps, bits = points.steps, points.bits
+    np.logical_and(steps[1:] == steps[:-1], bits[1:] == bits[:-1], out=repeats[1:])
+    repeats[0] = known.step == steps[0] and known.fingerprint == bits[0].tobytes()
+    return repeats
+
+
+def _note(series: SeriesTable, known: Series, tag: str, points: _Points) -> None:
+    """Takes note of the values of one series that are no repeats."""
+    file = series.file
+    steps, bits = points.steps, points.bits
+    if points.repeats.any():
+        steps, bits = steps[~points.repeats], bits[~points.repeats]
+        if not len(steps):
+            return
+    ahead = np.empty(len(steps), np.int64)
+    ahead[0] = steps[0] - known.step
+    np.subtract(steps[1:], steps[:-1], out=ahead[1:])
+    at = turns = 0
+    while at < len(steps):
+        uneven = np.flatnonzero(ahead[at:] != known.stride) if turns < _MOST_TURNS else np.zeros(1, np.int64)
+        if not len(uneven):
+            break
+        if uneven[0]:
+            at += int(uneven[0])
+            known.step, known.file = int(steps[at - 1]), file
+        if turns >= _MOST_TURNS:
+            _note_each(series, known, tag, ahead[at:].tolist(), steps[at:].tolist())
+            break
+        _note_each(series, known, tag, [int(ahead[at])], [int(steps[at])])
+        turns += 1
+        at += 1
+    known.step, known.file, known.fingerprint = int(steps[-1]), file, bits[-1].tobytes()
+
+
+def _note_each(series: SeriesTable, known: Series, tag: str, ahead: list[int], steps: list[int]) -> None:
+    file = series.file
+    for distance, step in zip(ahead, steps, strict=True):
+        if distance and distance != known.stride:
+            if distance < 0 and known.file == file:
+                series.went_back[tag] = series.went_back.get(tag, 0) + 1
+            known.turn(step)
+        known.step, known.file = step, file
+
+
+def _written(
+    batch: Batch, groups: list[tuple[Group, slice]], points: dict[str, _Points], dropped: _Rows
+) -> JudgedBatch:
+    """Makes the records of the target format: the source's own, but for a few bytes and their checksums."""
+    scan, first, last = batch.scan, batch.first, batch.last
+    base = int(scan.starts[first])
+    block = bytearray(scan.data[base : scan.end(last - 1)])
+    array = np.frombuffer(block, np.uint8)
+    footers = unaligned(block, "<u4")
+    checksums = np.zeros(last - first, np.uint32)
+    for group, part in groups:
+        form = group.form
+        rows = group.rows[part]
+        at = scan.starts[rows] + (HEADER_BYTES - base)
+        for column, bits in form.changes:
+            array[at + column] ^= np.uint8(bits)
+        new = group.checksums[part] ^ np.uint32(form.checksum_change)
+        footers[at + form.length] = mask(new)
+        checksums[rows - first] = new
+    kept = last - first
+    wall_times = scan.wall_times[first:last]
+    del array, footers
+    out = bytes(block)
+    if len(dropped):
+        is_kept = np.ones(kept, bool)
+        is_kept[dropped] = False
+        edges = np.flatnonzero(np.diff(is_kept, prepend=False, append=False)).reshape(-1, 2)
+        starts = np.append(scan.starts[first:last] - base, len(out))
+        out = b"".join([out[starts[a] : starts[b]] for a, b in edges.tolist()])
+        wall_times, checksums = wall_times[is_kept], checksums[is_kept]
+        kept = len(checksums)
+    counts: dict[str, int] = {}
+    latest: dict[str, bytes] = {}
+    for tag, found in points.items():
+        values = found.bits[~found.repeats] if len(dropped) else found.bits
+        if len(values):
+            counts[tag], latest[tag] = len(values), values[-1].tobytes()
+    return JudgedBatch(
+        out,
+        kept,
+        int(checksums[-1]) if kept else 0,
+        float(wall_times.max()) if kept else float("-inf"),
+        counts,
+        latest,
+    )
