@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Final, TypeAlias
 
 import msgspec
@@ -101,16 +101,16 @@ class BatchReader:
                     data = os.pread(source.fileno(), limit, before)
                 except OSError as error:
                     raise ReadError.of_system(self.path, "read", error) from error
-                yield from self._take(scan(data, self._shapes), before)
+                if (yield from self._take(scan(data, self._shapes), before)):
+                    return
                 if self.offset > before:
                     continue
-                yield from self._read_generally(self._patience)
-                if self.offset == before:
+                if (yield from self._read_generally(self._patience)):
                     return
                 self._patience = min(2 * self._patience, LIMITS.most_patience)
 
-    def _take(self, found: Scan, base: int) -> Iterator[_Item]:
-        """Yields what a chunk holds, up to where the general reader must look at it or another scan finds more."""
+    def _take(self, found: Scan, base: int) -> Generator[_Item, None, bool]:
+        """Yields what a chunk holds, up to where another scan is to go on; returns whether the file has ended."""
         is_known = found.shapes >= 0
         count = len(found.starts)
         changes = [*((is_known[1:] != is_known[:-1]).nonzero()[0] + 1).tolist(), count] if count else []
@@ -129,8 +129,7 @@ class BatchReader:
                 payload = found.payload(row)
                 end = found.end(row)
                 if masked_crc(payload) != int.from_bytes(found.data[end - FOOTER_BYTES : end], "little"):
-                    yield from self._read_generally(1)
-                    return
+                    return (yield from self._read_generally(1))
                 self.payload = payload
                 start, self.offset = self.offset, base + end
                 try:
@@ -143,17 +142,22 @@ class BatchReader:
                 general += 1
                 if general >= self._patience and len(self._shapes.shapes) > shapes_known:
                     self._patience = min(2 * self._patience, LIMITS.most_patience)
-                    return
+                    return False
+        return False
 
-    def _read_generally(self, most: int | None) -> Iterator[_Item]:
+    def _read_generally(self, most: int | None) -> Generator[_Item, None, bool]:
+        """Yields what the general reader finds, so many items at most; returns whether that was all."""
         chunk_bytes = CHUNK_BYTES if most is None or most > _FEW else _SMALL_CHUNK
         with EventFileReader(self.path, self._decoder, offset=self.offset, chunk_bytes=chunk_bytes) as reader:
             for count, item in enumerate(reader, 1):
                 offset = reader.offset
                 if self._end is not None and offset > self._end:
-                    return
+                    return True
                 self.payload = b""
                 self.offset = offset
                 yield item
-                if count == most and not isinstance(item, Incomplete):
-                    return
+                # What reaches to the end of the file is given out, but not passed over: more bytes may complete it.
+                is_passed = isinstance(item, Event) or (not isinstance(item, Incomplete) and item.end == offset)
+                if most is not None and count >= most and is_passed:
+                    return False
+        return True
