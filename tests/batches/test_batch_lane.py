@@ -191,5 +191,5 @@ def test_the_batch_lane_changes_no_byte(
             shutil.rmtree(out, ignore_errors=True)
         assert found[0] == found[1], f"seed {seed}"
         shutil.rmtree(source)
-    assert judged.count(True) > 100  # it was used
+    assert judged.count(True) > 20  # it was used
     assert False in judged
