@@ -239,6 +239,7 @@ class MindSporeEncoder:
         Loss: a float64 scalar or tensor is rounded to float32; kinds without a field in MindSpore's `Summary`
         are left out. Both are named in the result, and handed back in `archive`.
         """
+        self.written = []
         if event.format == FORMAT:
             if event.original is not None:
                 return Encoded(event.original)
@@ -260,7 +261,6 @@ class MindSporeEncoder:
             return Encoded(None, (LostValue(content.kind, "", f"MindSpore summaries have no {content.kind}"),), event)
         parts: list[bytes] = []
         losses: list[LostValue] = []
-        self.written = []
         has_original = False
         for tagged in content.values:
             if tagged.derived:

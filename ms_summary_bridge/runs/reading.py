@@ -22,7 +22,7 @@ from ms_summary_bridge.runs.graph_file import read_graph_file
 from ms_summary_bridge.runs.logdir import CONVERT, LogFile, Run
 from ms_summary_bridge.runs.report import DamagedRange, IncompleteTail
 
-__all__ = ["RunReading", "ValuePoint", "read_points", "read_restored"]
+__all__ = ["RunReading", "ValuePoint", "archive_source", "read_points", "read_restored"]
 
 
 class ValuePoint(msgspec.Struct, frozen=True, gc=False):
@@ -97,7 +97,7 @@ def read_restored(run: Run, reading: RunReading) -> Iterator[tuple[str, Event]]:
     Raises:
         LogdirError: A file cannot be read.
     """
-    archives = {source: path for path in run.archives if (source := _archive_source(path)) != run.format}
+    archives = {source: path for path in run.archives if (source := archive_source(path)) != run.format}
     path = archives.get(_other(run.format))
     archive = () if path is None else _noted(read_archive(path, _other(run.format)), path, reading)
     for item in restore(_read_files(run, reading), archive):
@@ -129,7 +129,8 @@ def _other(run_format: str) -> str:
     return tensorboard.FORMAT if run_format == mindspore.FORMAT else mindspore.FORMAT
 
 
-def _archive_source(path: str) -> str:
+def archive_source(path: str) -> str:
+    """Returns the format of the events in one of our archives, by its name."""
     sources = (mindspore.FORMAT, LINEAGE, tensorboard.FORMAT)
     return next(source for source in sources if archive_name(source) in path)
 

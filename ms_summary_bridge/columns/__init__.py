@@ -1,0 +1,1 @@
+"""Numbers out: the values of a logdir as columns, and as iterators."""
