@@ -6,6 +6,7 @@ archive; what it made up (tables of tensors, counts of NaN) is left out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from ms_summary_bridge.batches.reader import Batch, BatchReader
 from ms_summary_bridge.batches.shapes import Shapes
 from ms_summary_bridge.columns.table import ScalarTable
-from ms_summary_bridge.convert.task import compile_tags
+from ms_summary_bridge.errors import NoEventsError, UsageError
 from ms_summary_bridge.events import Event, FileVersion, Summary
 from ms_summary_bridge.files.event_file import Path
 from ms_summary_bridge.formats import mindspore
@@ -58,7 +59,7 @@ def read_scalars(path: Path, *, runs: str = "", tags: str = "") -> ScalarTable:
         UsageError: An expression is not a regular one.
     """
     logdir, chosen = _choose(path, runs)
-    columns = _Columns(_matcher(tags))
+    columns = _Columns(_matcher("tags", tags))
     problems = [f"{problem.path}: {problem.reason}" for problem in logdir.problems]
     names: list[str] = []
     for run in chosen:
@@ -88,7 +89,7 @@ def read_images(path: Path, *, runs: str = "", tags: str = "") -> Iterator[Read]
 
 def _read(path: Path, runs: str, tags: str, is_wanted: Callable[[Value], bool]) -> Iterator[Read]:
     _, chosen = _choose(path, runs)
-    matches = _matcher(tags)
+    matches = _matcher("tags", tags)
     for run in chosen:
         for _, event in read_restored(run, RunReading()):
             if isinstance(event.content, Summary):
@@ -99,13 +100,18 @@ def _read(path: Path, runs: str, tags: str, is_wanted: Callable[[Value], bool]) 
 
 def _choose(path: Path, runs: str) -> tuple[Logdir, list[Run]]:
     logdir = discover(path)
-    matches = _matcher(runs)
+    if not logdir.runs and not logdir.problems:
+        raise NoEventsError(f"{path}: no event files found (names hold 'summary.<seconds>' or 'tfevents')")
+    matches = _matcher("runs", runs)
     return logdir, [run for run in logdir.runs if matches(run.name)]
 
 
-def _matcher(expression: str) -> Callable[[str], bool]:
-    pattern = compile_tags(expression)
-    return lambda text: pattern is None or pattern.search(text) is not None
+def _matcher(name: str, expression: str) -> Callable[[str], bool]:
+    try:
+        pattern = re.compile(expression)
+    except (re.error, TypeError) as error:
+        raise UsageError(f"{name}: {expression!r} is not a regular expression: {error}") from error
+    return lambda text: pattern.search(text) is not None
 
 
 def _problems_of(reading: RunReading) -> list[str]:
@@ -190,7 +196,8 @@ class _Columns:
             bits[places] = floats
         rows = np.repeat(np.arange(count), sizes) if total != count else np.arange(count)
         steps, times = scan.steps[first : batch.last][rows], scan.wall_times[first : batch.last][rows]
-        values = bits.view(np.float32).astype(np.float64)
+        with np.errstate(invalid="ignore"):  # a signalling NaN
+            values = bits.view(np.float32).astype(np.float64)
         if (tags < 0).any():
             kept = tags >= 0
             tags, steps, times, values = tags[kept], steps[kept], times[kept], values[kept]
