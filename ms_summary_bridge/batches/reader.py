@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from ms_summary_bridge.batches.histograms import Drawn, Histograms
 from ms_summary_bridge.batches.limits import LIMITS
 from ms_summary_bridge.batches.scan import Scan, scan
 from ms_summary_bridge.batches.shapes import Shapes
@@ -56,7 +57,7 @@ class Batch(msgspec.Struct, eq=False):
             yield decoder.decode(self.scan.payload(row))
 
 
-_Item: TypeAlias = Event | Damage | Padding | Incomplete | Batch
+_Item: TypeAlias = Event | Damage | Padding | Incomplete | Batch | Drawn
 
 
 class BatchReader:
@@ -68,6 +69,7 @@ class BatchReader:
         path: The file. An fsspec URL is read the general way.
         decoder: Codec of the file's format.
         shapes: The shapes of the run.
+        histograms: What is known of its histograms, where these are to come drawn.
         offset: Position to begin at.
         end: Position to end at; None for the end of the file.
 
@@ -79,12 +81,22 @@ class BatchReader:
         LogdirError: (on iterating) The file cannot be opened or read, or is shorter than `offset`.
     """
 
-    def __init__(self, path: str, decoder: Decoder, shapes: Shapes, *, offset: int = 0, end: int | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        decoder: Decoder,
+        shapes: Shapes,
+        histograms: Histograms | None = None,
+        *,
+        offset: int = 0,
+        end: int | None = None,
+    ) -> None:
         self.path = path
         self.offset = offset
         self.payload = b""
         self._decoder = decoder
         self._shapes = shapes
+        self._histograms = histograms
         self._end = end
         self._patience = LIMITS.patience
 
@@ -132,6 +144,13 @@ class BatchReader:
                     return (yield from self._read_generally(1))
                 self.payload = payload
                 start, self.offset = self.offset, base + end
+                if self._histograms is not None and self._histograms.is_used:
+                    end -= FOOTER_BYTES
+                    drawn = self._histograms.draw(found.data, end - len(payload), end)
+                    if drawn is not None:
+                        yield drawn
+                        row += 1
+                        continue
                 try:
                     event = self._decoder.decode(payload)
                 except EventDecodeError as error:

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from ms_summary_bridge.batches.histograms import Drawn
 from ms_summary_bridge.batches.reader import Batch, BatchReader
 from ms_summary_bridge.batches.shapes import Shapes
 from ms_summary_bridge.columns.table import ScalarTable
@@ -141,7 +142,7 @@ def _read_files(run: Run, reading: RunReading, columns: _Columns) -> None:
                 columns.add_event(item)
                 if reader.payload:
                     shapes.learn(reader.payload, item, None)
-            else:
+            elif not isinstance(item, Drawn):
                 reading.note(item, file.path)
 
 

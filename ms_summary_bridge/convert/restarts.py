@@ -23,6 +23,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from ms_summary_bridge.batches.histograms import Drawn, Histograms
 from ms_summary_bridge.batches.reader import Batch, BatchReader
 from ms_summary_bridge.batches.shapes import Shapes
 from ms_summary_bridge.convert.series import SeriesTable, keys_of
@@ -44,7 +45,7 @@ class Restart(msgspec.Struct, frozen=True):
     step: int
 
 
-Piece: TypeAlias = Event | Batch | Damage | Padding | Incomplete | Restart
+Piece: TypeAlias = Event | Batch | Drawn | Damage | Padding | Incomplete | Restart
 
 
 class _Look(msgspec.Struct):
@@ -83,6 +84,8 @@ class FileWalk(msgspec.Struct):
     """Lineage of an earlier training is shown, at step 0."""
     reason: str = ""
     """Why a file that goes back was not taken for a restart."""
+    histograms: Histograms | None = None
+    """What is known of the run's histograms, where these may come drawn."""
     shapes: Shapes | None = None
     """Shapes of events that may come in batches; None where each event goes by itself."""
     payload: bytes = b""
@@ -100,7 +103,7 @@ class FileWalk(msgspec.Struct):
                 return
         yield from self._read(self.end)
 
-    def _read(self, end: int) -> Iterator[Event | Batch | Damage | Padding | Incomplete]:
+    def _read(self, end: int) -> Iterator[Event | Batch | Drawn | Damage | Padding | Incomplete]:
         if end <= self.offset:
             return
         if self.shapes is not None:
@@ -119,12 +122,14 @@ class FileWalk(msgspec.Struct):
         if latest > float("-inf"):
             self.last_time = latest
 
-    def _read_batches(self, end: int, shapes: Shapes) -> Iterator[Event | Batch | Damage | Padding | Incomplete]:
+    def _read_batches(
+        self, end: int, shapes: Shapes
+    ) -> Iterator[Event | Batch | Drawn | Damage | Padding | Incomplete]:
         latest = float("-inf") if self.last_time is None else self.last_time
-        reader = BatchReader(self.path, self.decoder, shapes, offset=self.offset, end=end)
+        reader = BatchReader(self.path, self.decoder, shapes, self.histograms, offset=self.offset, end=end)
         for item in reader:
             self.offset, self.payload = reader.offset, reader.payload
-            if isinstance(item, (Event, Batch)) and item.wall_time > latest:
+            if isinstance(item, (Event, Batch, Drawn)) and item.wall_time > latest:
                 latest = item.wall_time
             yield item
         if latest > float("-inf"):

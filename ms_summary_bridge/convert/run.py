@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
+from crc32c import crc32c
 
+from ms_summary_bridge.batches.histograms import Drawn, Histograms
 from ms_summary_bridge.batches.limits import LIMITS
 from ms_summary_bridge.batches.reader import Batch
 from ms_summary_bridge.batches.shapes import Shapes
-from ms_summary_bridge.convert.batches import judge
+from ms_summary_bridge.convert.batches import JudgedBatch, judge
 from ms_summary_bridge.convert.mindspore_sink import MindSporeSink
 from ms_summary_bridge.convert.names import keep_name
 from ms_summary_bridge.convert.restarts import FileWalk, ReadAhead, Restart
@@ -31,7 +34,8 @@ from ms_summary_bridge.convert.unread import (
     is_written_at_once,
     sizes_of,
 )
-from ms_summary_bridge.events import Decoder, Event, FileVersion, SessionLog
+from ms_summary_bridge.events import Decoder, Event, FileVersion, SessionLog, Summary
+from ms_summary_bridge.files.records import encode_record
 from ms_summary_bridge.formats import mindspore, tensorboard
 from ms_summary_bridge.formats.plugin_data import is_users
 from ms_summary_bridge.runs.archive import LINEAGE, archive_name, make_decoder, make_encoder
@@ -39,6 +43,7 @@ from ms_summary_bridge.runs.graph_file import read_graph_file
 from ms_summary_bridge.runs.logdir import CONVERT, LogFile
 from ms_summary_bridge.runs.reading import RunReading, read_restored
 from ms_summary_bridge.runs.report import LossCounter, RenamedTag, RestartMark, RunReport, failed_run
+from ms_summary_bridge.values import Histogram, Value
 
 __all__ = ["Progress", "convert_run"]
 
@@ -100,6 +105,7 @@ class _RunConversion:
         if isinstance(self._decoder, tensorboard.TensorBoardDecoder):
             self._decoder.plugins = self.state.plugins
         self._shapes = Shapes(b"\x1d" if task.run.format == mindspore.FORMAT else b"\x15")
+        self._histograms = Histograms() if target == tensorboard.FORMAT else None
         self._ahead = self._read_ahead(self._series)
         self._plan = task.state.plan or Plan({})
         self._is_at_once = False  # the file being read was written beside another one
@@ -177,7 +183,8 @@ class _RunConversion:
         if known is None and is_late(unread, self.state.files):
             self.report.problems.append(f"{path}: older than files converted before it; --force puts it in its place")
         walk = begin_walk(unread, self.task, self.state.files, self._decoder)
-        walk.shapes = None if self._selection.superseded or not LIMITS.is_used else self._shapes
+        if LIMITS.is_used and not self._selection.superseded:
+            walk.shapes, walk.histograms = self._shapes, self._histograms
         self._is_at_once = is_written_at_once(unread, self.state.files)
         if unread.is_replaced:
             self.report.problems.append(f"{path}: was replaced or cut since the last conversion, read from its start")
@@ -188,11 +195,13 @@ class _RunConversion:
         for piece in walk.pieces(self._ahead):
             if isinstance(piece, Batch):
                 self._put_batch(piece)
+            elif isinstance(piece, Drawn):
+                self._put_drawn(piece, walk.payload)
             elif isinstance(piece, Event):
                 self.report.events_read += 1
                 written = self._put(piece, self.task.run.format)
                 if written is not None and walk.payload:
-                    self._shapes.learn(walk.payload, piece, written)
+                    self._learn(walk.payload, piece, written)
             elif isinstance(piece, Restart):
                 self._begin_again(path, piece.step)
             else:
@@ -215,6 +224,31 @@ class _RunConversion:
         state.undecided, state.last_time = None if is_decided else walk.undecided, walk.last_time
         if state.is_held:
             self.report.held.append(path)
+
+    def _learn(self, payload: bytes, event: Event, written: bytes) -> None:
+        if not self._shapes.learn(payload, event, written) and self._histograms is not None:
+            self._histograms.learn(payload, event, written)
+
+    def _put_drawn(self, drawn: Drawn, payload: bytes) -> None:
+        """Writes an event with histograms as it was drawn, where nothing about it asks for a closer look."""
+        self.report.events_read += 1
+        if not self._sink.takes_batches or not self._series.observe_drawn(drawn, partial(self._histogram_of, payload)):
+            self._put(self._decoder.decode(payload), self.task.run.format)
+            return
+        values = self.report.values
+        for kind, _, _ in drawn.values:
+            values[kind] = values.get(kind, 0) + 1
+        checksum = crc32c(drawn.payload)
+        record = encode_record(drawn.payload, checksum)
+        self._sink.write_batch(JudgedBatch(record, 1, checksum, drawn.wall_time, {}, {}))
+
+    def _histogram_of(self, payload: bytes, tag: str) -> Value:
+        """Returns a histogram of an event that was not taken apart when it was read."""
+        content = self._decoder_ahead().decode(payload).content
+        assert isinstance(content, Summary)
+        return next(
+            tagged.value for tagged in content.values if tagged.tag == tag and isinstance(tagged.value, Histogram)
+        )
 
     def _put_batch(self, batch: Batch) -> None:
         """Writes events at once where nothing about them asks for a closer look, else one by one."""
@@ -256,7 +290,7 @@ class _RunConversion:
             if isinstance(piece, Event):
                 self.report.events_read += 1
                 self._put(piece, LINEAGE)
-            elif not isinstance(piece, (Batch, Restart)):
+            elif not isinstance(piece, (Batch, Drawn, Restart)):
                 self.report.note(piece, path)
         if self._advance is not None:
             self._advance(walk.offset - start)
@@ -290,7 +324,7 @@ class _RunConversion:
                 if is_users(piece) and not isinstance(piece.content, SessionLog):
                     self.report.events_read += 1
                     self._put(piece, tensorboard.FORMAT)
-            elif not isinstance(piece, (Batch, Restart)):
+            elif not isinstance(piece, (Batch, Drawn, Restart)):
                 self.report.note(piece, unread.path)
         self.state.end_turn(unread.path, walk.offset)
         self.state.files[unread.path] = identify(file.path, walk.offset, file.created)

@@ -11,13 +11,14 @@ No I/O.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
 import msgspec
 
+from ms_summary_bridge.batches.histograms import Drawn
 from ms_summary_bridge.events import Event, Summary, TaggedValue
-from ms_summary_bridge.values import Histogram, Scalar
+from ms_summary_bridge.values import Histogram, Scalar, Value
 
 __all__ = ["Series", "SeriesKey", "SeriesTable", "keys_of"]
 
@@ -99,7 +100,7 @@ class SeriesTable:
         self._series: dict[SeriesKey, Series] = {(kind, tag): series for kind, tag, series in rows or ()}
         # Last values whose fingerprint is not made yet: it is needed only where a step comes twice, and takes long for
         # a histogram. Larger values are not held here.
-        self._unmarked: dict[str, Histogram] = {}
+        self._unmarked: dict[str, Histogram | Callable[[str], Value]] = {}
         self.file = 0
         """Number of the source file that is being read."""
         self.repeated = 0
@@ -173,6 +174,31 @@ class SeriesTable:
             return event
         return Event(event.wall_time, step, Summary(tuple(fresh)), event.format) if fresh else None
 
+    def observe_drawn(self, drawn: Drawn, histogram_of: Callable[[str], Value]) -> bool:
+        """Takes note of an event with histograms that was not taken apart; False, and no note, where it must be.
+
+        Args:
+            drawn: The event.
+            histogram_of: Takes the histogram of a tag out of it.
+        """
+        step, table, file = drawn.step, self._series, self.file
+        found = [table.get((kind, tag)) for kind, tag, _ in drawn.values]
+        if any(series is None or series.step == step for series in found):
+            return False
+        if len(found) > 1 and len({(kind, tag) for kind, tag, _ in drawn.values}) < len(found):
+            return False
+        for (kind, tag, bits), series in zip(drawn.values, found, strict=True):
+            assert series is not None
+            ahead = step - series.step
+            if ahead != series.stride:
+                if ahead < 0 and series.file == file:
+                    self.went_back[tag] = self.went_back.get(tag, 0) + 1
+                series.turn(step)
+            series.step, series.file, series.fingerprint = step, file, bits
+            if kind == Histogram.kind:
+                self._unmarked[tag] = histogram_of
+        return True
+
     def find_scalar(self, tag: str) -> Series | None:
         """Returns a series of scalars; None before its first point."""
         return self._series.get((Scalar.kind, tag))
@@ -204,7 +230,8 @@ class SeriesTable:
         """Makes the fingerprint of a last histogram that has none yet."""
         value = self._unmarked.pop(tag, None)
         if value is not None:
-            self._series[Histogram.kind, tag].fingerprint = value.fingerprint()
+            histogram = value if isinstance(value, Histogram) else value(tag)
+            self._series[Histogram.kind, tag].fingerprint = histogram.fingerprint()
 
     def restart(self, step: int) -> None:
         """Forgets the points at `step` and above, which are replaced; what replaces them repeats none of them."""

@@ -125,11 +125,12 @@ _made_headers: dict[int, bytes] = {}
 _ZERO_LENGTH_CRC: Final = _FOOTER.pack(masked_crc(bytes(8)))
 
 
-def encode_record(payload: bytes) -> bytes:
+def encode_record(payload: bytes, checksum: int | None = None) -> bytes:
     """Frames one payload.
 
     Args:
         payload: Bytes of one event message, below `MAX_RECORD_BYTES`.
+        checksum: Their CRC-32C, where it is known.
 
     Returns:
         The record: header, payload, footer.
@@ -145,7 +146,7 @@ def encode_record(payload: bytes) -> bytes:
         header = _make_header(length)
         if len(_made_headers) < _HEADER_CACHE_SIZE:
             _made_headers[length] = header
-    crc = crc32c(payload)
+    crc = crc32c(payload) if checksum is None else checksum
     return header + payload + ((((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF).to_bytes(4, "little")
 
 

@@ -8,6 +8,7 @@ import shutil
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -52,6 +53,25 @@ class _Format:
     def value(self, tag: bytes, bits: bytes) -> bytes:
         return length_delimited(b"\x0a", tag) + self.float_key + bits
 
+    def histogram(self, rng: random.Random, tag: bytes) -> bytes:
+        """Returns a histogram as MindSpore writes it, now and then with something that it does not write."""
+        count = rng.choice((1, 2, 9, 90))
+        edge, out = rng.uniform(-5, 5), []
+        for _ in range(count):
+            width = rng.choice((0.1, 0.1, 0.25, 0.0, float("nan")) if rng.random() < 0.05 else (0.1, 0.25))
+            number = varint(rng.choice((0, 1, 127, 128, 99999, 1 << 40, 1 << 55) if rng.random() < 0.1 else (3, 200)))
+            bucket = b"\x09" + struct.pack("<d", edge) + b"\x11" + struct.pack("<d", width) + b"\x18" + number
+            out.append(length_delimited(b"\x0a", bucket))
+            edge += width
+        lost = bytes(rng.choice((0, 0, 1)) for _ in range(3)) if rng.random() < 0.1 else bytes(3)
+        message = b"".join(out) + b"\x10" + lost[:1] + b"\x18" + lost[1:2] + b"\x20" + lost[2:]
+        for key in (b"\x29", b"\x31", b"\x39"):
+            message += key + struct.pack("<d", rng.choice((1.5, -2.0, 0.0)))
+        message += b"\x40" + varint(rng.choice((0, 5, 300, 1 << 50)))
+        if rng.random() < 0.03:
+            message = rng.choice((message + b"\x40\x01", message[30:], b"", message + b"\x5a\x00"))
+        return length_delimited(b"\x0a", tag) + length_delimited(b"\x4a", message)
+
     def event(self, wall_time: float, step: bytes, values: list[bytes], tail: bytes = b"") -> bytes:
         summary = b"".join(length_delimited(b"\x0a", value) for value in values)
         return b"\x09" + struct.pack("<d", wall_time) + step + length_delimited(b"\x2a", summary) + tail
@@ -87,6 +107,7 @@ def _payloads(rng: random.Random, form: _Format, first_step: int, count: int) ->
     oddities = rng.choice((0.0, 0.0, 0.01, 0.1))
     repeats = rng.choice((0.0, 0.0, 0.02, 0.2))
     stride = rng.choice((1, 1, 10, 0))
+    histograms = rng.choice(((), (), (b"w",), (b"w", b"layer/bias", b"loss")))
     step, wall_time = first_step, 1.6e9 + first_step
     last = b""
     yield form.version()
@@ -102,6 +123,11 @@ def _payloads(rng: random.Random, form: _Format, first_step: int, count: int) ->
             continue
         bits = [rng.choice((rng.randbytes(4), b"\0\0\x80\x3f", b"\1\0\xc0\x7f")) for _ in kinds[number % len(kinds)]]
         tags = kinds[number % len(kinds)]
+        if form.is_mindspore and histograms and number % 3 == 0:
+            values = [form.histogram(rng, tag) for tag in histograms] + [form.value(tags[0], bits[0])] * (number % 2)
+            last = form.event(wall_time, b"\x10" + varint(step), values)
+            yield last
+            continue
         key = b"\x10" + varint(step) if step or form.is_mindspore else b""
         last = form.event(wall_time, key, [form.value(tag, one) for tag, one in zip(tags, bits, strict=True)])
         yield last
@@ -166,6 +192,14 @@ def test_the_batch_lane_changes_no_byte(
         return result
 
     monkeypatch.setattr("ms_summary_bridge.convert.run.judge", counted)
+    drawn: list[bool] = []
+    observe = SeriesTable.observe_drawn
+
+    def observed(*arguments: Any) -> bool:
+        drawn.append(observe(*arguments))
+        return drawn[-1]
+
+    monkeypatch.setattr(SeriesTable, "observe_drawn", observed)
     for seed in range(first, first + _PER_TEST):
         rng = random.Random(seed)
         form = _Format(rng.choice(("tensorboard", "mindinsight")))
@@ -193,3 +227,5 @@ def test_the_batch_lane_changes_no_byte(
         shutil.rmtree(source)
     assert judged.count(True) > 20  # it was used
     assert False in judged
+    assert drawn.count(True) > 20
+    assert False in drawn

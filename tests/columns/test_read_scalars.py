@@ -77,10 +77,9 @@ def test_the_batches_of_a_table_are_its_events(tmp_path: Path, seed: int) -> Non
 
     rng = random.Random(seed)
     _write(rng, _Format(rng.choice(("tensorboard", "mindinsight"))), tmp_path / "run")
-    try:
-        runs = discover(tmp_path / "run").runs
-    except LogdirError as error:
-        with pytest.raises(type(error)):
+    runs = discover(tmp_path / "run").runs
+    if not runs:
+        with pytest.raises(NoEventsError):
             read_scalars(tmp_path / "run")
         return
     expected = [
