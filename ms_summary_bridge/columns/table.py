@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ms_summary_bridge.columns.growing import Columns
 from ms_summary_bridge.errors import MissingDependencyError
 
 if TYPE_CHECKING:
@@ -37,13 +38,7 @@ class ScalarTable:
         self,
         runs: list[str],
         tags: list[str],
-        columns: tuple[
-            npt.NDArray[np.int32],
-            npt.NDArray[np.int32],
-            npt.NDArray[np.int64],
-            npt.NDArray[np.float64],
-            npt.NDArray[np.float64],
-        ],
+        columns: Columns,
         problems: list[str],
     ) -> None:
         self.runs = runs
