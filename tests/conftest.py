@@ -52,6 +52,7 @@ _MARKER_OF_FIXTURE = {
     "train_small": "mindspore",
     "tensorboard_server": "tensorboard",
     "mindinsight_server": "mindinsight",
+    "mindinsight_python": "mindinsight",
     "mindformers_python": "mindformers",
     "wandb_python": "wandb",
 }
@@ -176,6 +177,12 @@ def page() -> Iterator[Page]:
 def mindformers_python() -> Path:
     """The Python of the environment that has MindFormers, which is made if it is missing."""
     return _python_of("mindformers")
+
+
+@pytest.fixture(scope="session")
+def mindinsight_python() -> Path:
+    """The Python of the environment that has MindInsight, which is made if it is missing."""
+    return _python_of("mindinsight")
 
 
 @pytest.fixture(scope="session")

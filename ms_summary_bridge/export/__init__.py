@@ -1,0 +1,1 @@
+"""Exports a logdir's values to files that other programs read."""

@@ -1,0 +1,56 @@
+"""A value as plain Python, for files of text and of columns."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ms_summary_bridge.errors import BridgeError
+from ms_summary_bridge.formats import wire
+from ms_summary_bridge.formats.tensor import decode_tensorboard_tensor
+from ms_summary_bridge.values import Histogram, Opaque, Tensor
+
+__all__ = ["json_number", "plain_histogram", "plain_tensor", "text_of"]
+
+
+def json_number(number: float | int | None) -> float | int | str | None:
+    """Returns a number as strict JSON can hold it: what is not finite becomes `NaN`, `Infinity` or `-Infinity`."""
+    if number is None or isinstance(number, int) or math.isfinite(number):
+        return number
+    return "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"
+
+
+def plain_histogram(histogram: Histogram) -> dict[str, Any]:
+    """Returns a histogram's buckets as lists, and its statistics."""
+    return {
+        "left": histogram.left.tolist(),
+        "right": histogram.right.tolist(),
+        "count": histogram.count.tolist(),
+        "min": histogram.min,
+        "max": histogram.max,
+        "sum": histogram.sum,
+        "total": histogram.total,
+        "nan_count": histogram.nan_count,
+        "pos_inf_count": histogram.pos_inf_count,
+        "neg_inf_count": histogram.neg_inf_count,
+    }
+
+
+def plain_tensor(tensor: Tensor) -> dict[str, Any]:
+    """Returns a tensor's declared dtype, its shape, and its elements in the order of rows."""
+    return {"dtype": tensor.dtype, "shape": list(tensor.array.shape), "values": tensor.array.ravel().tolist()}
+
+
+def text_of(value: Opaque) -> str | None:
+    """Returns a text of TensorBoard's text plugin, several joined by empty lines; None where it is something else."""
+    if value.kind != "text":
+        return None
+    try:
+        for key, a, b in wire.fields(value.payload, 0, len(value.payload)):
+            if key == 0x42:
+                strings = decode_tensorboard_tensor(value.payload, a, b)
+                if isinstance(strings, list):
+                    return "\n\n".join(part.decode("utf-8", "replace") for part in strings)
+    except BridgeError:
+        return None
+    return None
