@@ -58,7 +58,7 @@ class GrowingColumns:
             return
         for tagged in event.content.values:
             if isinstance(tagged.value, Scalar) and not tagged.derived:
-                code = self._code(tagged.tag)
+                code = self.code(tagged.tag)
                 if code >= 0:
                     self._single.append((self._run, code, event.step, event.wall_time, tagged.value.value))
                     self.rows += 1
@@ -75,7 +75,7 @@ class GrowingColumns:
             low, high = np.searchsorted(group.rows, (first, batch.last)).tolist()
             if low < high:
                 rows = group.rows[low:high] - first
-                codes = np.array([self._code(tag) for tag in group.form.shape.tags], np.int32)
+                codes = np.array([self.code(tag) for tag in group.form.shape.tags], np.int32)
                 sizes[rows] = len(codes)
                 parts.append((rows, codes, group.floats[low:high]))
         ends = np.cumsum(sizes)
@@ -102,7 +102,8 @@ class GrowingColumns:
         parts, self._parts = self._parts, []
         return join_columns(parts)
 
-    def _code(self, tag: str) -> int:
+    def code(self, tag: str) -> int:
+        """Returns the number of a tag, a new one where it was not met before; -1 where it is not wanted."""
         code = self._codes.get(tag)
         if code is None:
             if self._is_wanted(tag):

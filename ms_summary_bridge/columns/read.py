@@ -138,12 +138,14 @@ def _has_originals(run: Run) -> bool:
     )
 
 
-def iter_items(run: Run, reading: RunReading) -> Iterator[Event | Batch]:
+def iter_items(run: Run, reading: RunReading, *, chunk_bytes: int | None = None) -> Iterator[Event | Batch]:
     """Yields what a run holds, restored from its archives: events, and batches of those with scalars alone.
 
     Args:
         run: As `discover` found it.
         reading: Takes note of damage.
+        chunk_bytes: Bytes that are looked at together, and a file is open only while they are read; None for what is
+            fastest, and a file that stays open.
 
     Raises:
         LogdirError: A file cannot be read.
@@ -155,7 +157,7 @@ def iter_items(run: Run, reading: RunReading) -> Iterator[Event | Batch]:
     decoder = make_decoder(run.format)
     shapes = Shapes(b"\x1d" if run.format == mindspore.FORMAT else b"\x15")
     for file in run.files:
-        reader = BatchReader(file.path, decoder, shapes)
+        reader = BatchReader(file.path, decoder, shapes, chunk_bytes=chunk_bytes)
         for item in reader:
             if isinstance(item, (Batch, Event)):
                 yield item

@@ -1,0 +1,1 @@
+"""Statistics over the ranks of a training, from what each rank left."""

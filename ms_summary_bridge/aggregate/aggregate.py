@@ -1,0 +1,320 @@
+"""`aggregate`: one TensorBoard run for each statistic over ranks, and what stood out, by rank."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import IO, Final, Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ms_summary_bridge.aggregate.sources import RankSource, find_ranks
+from ms_summary_bridge.aggregate.statistics import STATISTICS, Carried, Row, align, summarise
+from ms_summary_bridge.columns.growing import Columns, GrowingColumns
+from ms_summary_bridge.columns.read import matcher
+from ms_summary_bridge.errors import FileTakenError, WriteError
+from ms_summary_bridge.events import Event, FileVersion, Summary, TaggedValue
+from ms_summary_bridge.files.arguments import check_choice, check_path
+from ms_summary_bridge.files.atomic import replacing
+from ms_summary_bridge.files.event_file import Path
+from ms_summary_bridge.files.record_writer import RecordWriter
+from ms_summary_bridge.formats import tensorboard
+from ms_summary_bridge.values import Scalar
+
+__all__ = ["AggregateReport", "NonFinite", "RankReport", "aggregate_ranks"]
+
+WRITER: Final = "ms_summary_bridge/aggregate"
+_ROWS: Final = 200_000  # held of all ranks together
+_FEWEST_ROWS: Final = 64  # held of one rank
+_NAMED: Final = 20  # gaps told of one rank and tag
+
+
+class RankReport(msgspec.Struct):
+    """One rank."""
+
+    rank: int
+    source: str
+    values: int = 0
+    first_step: int | None = None
+    last_step: int | None = None
+    gaps: int = 0
+    """Values that other ranks have at a step, and this one lacks."""
+    gap_steps: dict[str, list[int]] = msgspec.field(default_factory=dict)
+    """The first such steps, by tag."""
+    last_share: float = 0.0
+    """Share of the steps, of those that all ranks have, at which it was the last one, by the clocks of the hosts."""
+    went_back: int = 0
+    """Values left out since the rank went back to steps that it had passed."""
+
+
+class NonFinite(msgspec.Struct, frozen=True):
+    """The first value of a rank that is not a finite number."""
+
+    rank: int
+    tag: str
+    step: int
+    wall_time: float
+    value: str
+
+
+class AggregateReport(msgspec.Struct):
+    """One call of `aggregate`."""
+
+    source: str
+    destination: str
+    ranks: list[RankReport] = msgspec.field(default_factory=list)
+    missing: list[int] = msgspec.field(default_factory=list)
+    """Ranks below the highest one that left nothing."""
+    tags: list[str] = msgspec.field(default_factory=list)
+    steps: int = 0
+    """Steps at which anything was written."""
+    left_out: int = 0
+    """Values of a tag and step that not all ranks have; with `fill` none is."""
+    first_bad: list[NonFinite] = msgspec.field(default_factory=list)
+    """The first value that is not finite of each rank that has one, earliest first."""
+    problems: list[str] = msgspec.field(default_factory=list)
+
+
+def aggregate_ranks(
+    source: Path,
+    destination: Path,
+    *,
+    fill: bool = False,
+    tags: str = "",
+    what: Literal["auto", "files", "journals"] = "auto",
+    force: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> AggregateReport:
+    """Computes statistics over the ranks of one training.
+
+    Ranks are aligned by step: a tag counts at a step where all ranks have it. All sums are made in float64. What is
+    held is a window of steps, whatever the length of the training. TensorBoard's files hold float32; `aggregate.json`
+    holds float64.
+
+    Args:
+        source: The training's directory, with summary files, event files or journals of its ranks.
+        destination: Directory for the runs `mean`, `min`, `max`, `std`, `median`, and `aggregate.json`.
+        fill: Where a rank has no value, take its last one, and leave out ranks that have none yet.
+        tags: Regular expression; tags that it is not found in are left out.
+        what: Which to read where ranks left files and journals; `auto` takes journals if two or more have one.
+        force: Replace what an earlier call wrote there.
+        progress: Called with the step that has been reached.
+
+    Raises:
+        LogdirError: The source cannot be read at all, or the destination cannot be written.
+        FileTakenError: The destination has files of that name, and `force` is not set.
+        UsageError: An argument cannot be so, or the source has several trainings.
+    """
+    source, destination = check_path("source", source), check_path("destination", destination, is_local=True)
+    check_choice("what", what, ("auto", "files", "journals"))
+    columns = GrowingColumns(matcher("tags", tags))
+    ranks, problems = find_ranks(source, columns, what=what)
+    report = AggregateReport(source, destination, problems=problems)
+    report.ranks = [RankReport(rank.rank, rank.name) for rank in ranks]
+    present = {rank.rank for rank in ranks}
+    report.missing = [rank for rank in range(max(present)) if rank not in present]
+    try:
+        with _Outputs(destination, is_forced=force) as outputs:
+            aggregation = _Aggregation(ranks, columns, report, is_filled=fill)
+            for rows in aggregation.windows():
+                outputs.write(rows)
+                if progress is not None and rows:
+                    progress(rows[-1].step)
+            report.tags = columns.tags
+            for rank, one in zip(ranks, report.ranks, strict=True):
+                one.went_back = rank.went_back
+                report.problems += [f"rank {rank.rank}: {problem}" for problem in rank.problems]
+            report.first_bad.sort(key=lambda bad: (bad.step, bad.wall_time))
+            outputs.end(report)
+    except OSError as error:
+        if isinstance(error, (FileTakenError, WriteError)):
+            raise
+        raise WriteError.of_system(destination, "written", error) from error
+    return report
+
+
+class _Aggregation:
+    def __init__(
+        self, ranks: list[RankSource], columns: GrowingColumns, report: AggregateReport, *, is_filled: bool
+    ) -> None:
+        self._ranks = ranks
+        self._columns = columns
+        self._report = report
+        self._is_filled = is_filled
+        self._carried = Carried(len(ranks))
+        self._bad: set[int] = set()
+        self._last = np.zeros(len(ranks), np.int64)  # how often each was the last
+        self._compared = 0
+
+    def windows(self) -> Iterator[list[Row]]:
+        """Yields the rows of one window of steps after the other."""
+        rows_each = max(_ROWS // len(self._ranks), _FEWEST_ROWS)
+        horizon = -1
+        while True:
+            for rank in self._ranks:
+                rank.read_until(horizon, rows_each)
+            growing = [rank.last_step for rank in self._ranks if not rank.is_at_end]
+            horizon = min(growing) if growing else 1 << 62
+            parts = [rank.take(horizon) for rank in self._ranks]
+            yield self._rows(parts)
+            if not growing:
+                break
+        shares = self._last / max(self._compared, 1)
+        for one, share in zip(self._report.ranks, shares.tolist(), strict=True):
+            one.last_share = share
+
+    def _rows(self, parts: list[Columns]) -> list[Row]:
+        for number, part in enumerate(parts):
+            self._note(number, part)
+        found = np.unique(np.concatenate([part[1] for part in parts]))
+        rows: list[Row] = []
+        steps_seen: set[int] = set()
+        slowest: dict[int, npt.NDArray[np.float64]] = {}
+        for tag in found.tolist():
+            steps, values, times, has = align(parts, tag)
+            for row in np.flatnonzero(has.all(axis=1)).tolist():
+                slowest.setdefault(int(steps[row]), times[row])
+            self._note_gaps(tag, steps, has)
+            counted = has.sum(axis=1)
+            wall = times.max(axis=1)
+            if self._is_filled:
+                values, has = self._fill(tag, values, has)
+                kept = np.arange(len(steps))
+            else:
+                kept = np.flatnonzero(has.all(axis=1))
+                self._report.left_out += len(steps) - len(kept)
+            numbers = summarise(values[kept], has[kept])
+            steps_seen.update(steps[kept].tolist())
+            name = self._columns.tags[tag]
+            rows += [
+                Row(step, time, name, count, *row)
+                for step, time, count, row in zip(
+                    steps[kept].tolist(), wall[kept].tolist(), counted[kept].tolist(), numbers.tolist(), strict=True
+                )
+            ]
+        if len(parts) > 1:
+            for times in slowest.values():
+                if times.max() > np.partition(times, -2)[-2]:
+                    self._last[int(times.argmax())] += 1
+                self._compared += 1
+        self._report.steps += len(steps_seen)
+        rows.sort(key=lambda row: row.step)
+        return rows
+
+    def _note(self, number: int, part: Columns) -> None:
+        _, tags, steps, times, values = part
+        if not len(steps):
+            return
+        one = self._report.ranks[number]
+        one.values += len(steps)
+        one.first_step = int(steps[0]) if one.first_step is None else one.first_step
+        one.last_step = int(steps[-1])
+        bad = np.flatnonzero(~np.isfinite(values))
+        if len(bad) and number not in self._bad:
+            self._bad.add(number)
+            at = int(bad[0])
+            tag = self._columns.tags[int(tags[at])]
+            text = "NaN" if math.isnan(values[at]) else "Infinity" if values[at] > 0 else "-Infinity"
+            self._report.first_bad.append(NonFinite(one.rank, tag, int(steps[at]), float(times[at]), text))
+
+    def _note_gaps(self, tag: int, steps: npt.NDArray[np.int64], has: npt.NDArray[np.bool_]) -> None:
+        for number in np.flatnonzero(~has.all(axis=0)).tolist():
+            one = self._report.ranks[number]
+            lacking = steps[~has[:, number]]
+            one.gaps += len(lacking)
+            told = one.gap_steps.setdefault(self._columns.tags[tag], [])
+            told += lacking[: max(0, _NAMED - len(told))].tolist()
+
+    def _fill(
+        self, tag: int, values: npt.NDArray[np.float64], has: npt.NDArray[np.bool_]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+        last, known = self._carried.of(tag)
+        values, has = values.copy(), has.copy()
+        for row in range(len(values)):
+            own = has[row].copy()
+            last[own], known[own] = values[row][own], True
+            values[row], has[row] = last, known
+        return values, has
+
+
+class _Outputs:
+    """The runs of the statistics and the file for programs; they get their names when all is whole."""
+
+    def __init__(self, directory: str, *, is_forced: bool) -> None:
+        self._directory = directory
+        self._is_forced = is_forced
+        self._stack = ExitStack()
+        self._writers: list[tuple[RecordWriter, tensorboard.TensorBoardEncoder]] = []
+        self._json: IO[str] | None = None
+        self._first = True
+
+    def __enter__(self) -> _Outputs:
+        json_path = self._free("aggregate.json")
+        self._json = self._stack.enter_context(
+            open(self._stack.enter_context(replacing(json_path)), "w", encoding="utf-8")
+        )
+        self._json.write('{"columns": ' + json.dumps([*_HEAD, *STATISTICS]) + ', "rows": [')
+        for name in STATISTICS:
+            path = self._free(os.path.join(name, "events.out.tfevents.0000000000.ranks"))
+            temporary = self._stack.enter_context(replacing(path))
+            if os.path.exists(temporary):
+                os.unlink(temporary)
+            writer = self._stack.enter_context(RecordWriter(temporary, buffer_bytes=1 << 16))
+            self._writers.append((writer, tensorboard.TensorBoardEncoder()))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.__exit__(*error)  # type: ignore[arg-type]
+
+    def _free(self, name: str) -> str:
+        path = os.path.join(self._directory, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if os.path.lexists(path) and not self._is_forced:
+            raise FileTakenError(f"{path}: exists and would be overwritten; choose another directory or add --force")
+        return path
+
+    def write(self, rows: list[Row]) -> None:
+        """Writes the rows of a window, an event for each step."""
+        assert self._json is not None
+        for row in rows:
+            fields = [row.step, row.wall_time, row.tag, row.ranks, *(getattr(row, name) for name in STATISTICS)]
+            self._json.write(("" if self._first else ",") + "\n" + json.dumps([_strict(field) for field in fields]))
+            if self._first:
+                for writer, encoder in self._writers:
+                    version = FileVersion(tensorboard.FILE_VERSION, WRITER)
+                    _put(writer, encoder, Event(row.wall_time, 0, version, tensorboard.FORMAT))
+            self._first = False
+        for step, of_step in itertools.groupby(rows, key=lambda row: row.step):
+            together = list(of_step)
+            wall_time = max(row.wall_time for row in together)
+            for (writer, encoder), name in zip(self._writers, STATISTICS, strict=True):
+                values = tuple(TaggedValue(row.tag, Scalar.from_float32(getattr(row, name))) for row in together)
+                _put(writer, encoder, Event(wall_time, step, Summary(values), tensorboard.FORMAT))
+
+    def end(self, report: AggregateReport) -> None:
+        """Writes what else there is to say."""
+        assert self._json is not None
+        plain = {key: value for key, value in msgspec.to_builtins(report).items() if key != "destination"}
+        text = json.dumps(plain, ensure_ascii=True, allow_nan=False)
+        self._json.write("\n], " + text[1:] + "\n")
+
+
+_HEAD: Final = ("step", "wall_time", "tag", "ranks")
+
+
+def _put(writer: RecordWriter, encoder: tensorboard.TensorBoardEncoder, event: Event) -> None:
+    payload = encoder.encode(event).payload
+    assert payload is not None
+    writer.write(payload)
+
+
+def _strict(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
