@@ -32,7 +32,7 @@ _TAGS = (
 )  # fmt: skip
 
 
-class _Format:
+class LogFormat:
     """How one of the two formats writes an event."""
 
     def __init__(self, target: str) -> None:
@@ -77,7 +77,7 @@ class _Format:
         return b"\x09" + struct.pack("<d", wall_time) + step + length_delimited(b"\x2a", summary) + tail
 
 
-def _odd(rng: random.Random, form: _Format, wall_time: float, step: int) -> bytes:
+def _odd(rng: random.Random, form: LogFormat, wall_time: float, step: int) -> bytes:
     """Returns a payload that is no plain event of scalars."""
     value = form.value(rng.choice(_TAGS), rng.randbytes(4))
     key = b"\x10" + varint(step)
@@ -101,7 +101,7 @@ def _odd(rng: random.Random, form: _Format, wall_time: float, step: int) -> byte
     return rng.choice(made)
 
 
-def _payloads(rng: random.Random, form: _Format, first_step: int, count: int) -> Iterator[bytes]:
+def _payloads(rng: random.Random, form: LogFormat, first_step: int, count: int) -> Iterator[bytes]:
     """Yields the payloads of one file: scalars of a few shapes in turn, with an oddity here and there."""
     kinds = [rng.sample(_TAGS, rng.choice((1, 1, 1, 2, 5, 18))) for _ in range(rng.randint(1, 4))]
     oddities = rng.choice((0.0, 0.0, 0.01, 0.1))
@@ -146,7 +146,7 @@ def _damaged(rng: random.Random, data: bytes) -> bytes:
     return data
 
 
-def _write(rng: random.Random, form: _Format, directory: Path) -> list[tuple[Path, bytes]]:
+def write_odd_run(rng: random.Random, form: LogFormat, directory: Path) -> list[tuple[Path, bytes]]:
     """Writes a run but for the end of each file; returns these ends."""
     directory.mkdir(parents=True)
     rests = []
@@ -167,7 +167,7 @@ def _tree(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-def _convert(source: Path, out: Path, form: _Format, options: ConvertOptions) -> tuple[object, dict[str, bytes]]:
+def _convert(source: Path, out: Path, form: LogFormat, options: ConvertOptions) -> tuple[object, dict[str, bytes]]:
     report = convert_logdir(source, out, to=form.target, options=options)
     return msgspec.to_builtins(report), _tree(out)
 
@@ -202,9 +202,9 @@ def test_the_batch_lane_changes_no_byte(
     monkeypatch.setattr(SeriesTable, "observe_drawn", observed)
     for seed in range(first, first + _PER_TEST):
         rng = random.Random(seed)
-        form = _Format(rng.choice(("tensorboard", "mindinsight")))
+        form = LogFormat(rng.choice(("tensorboard", "mindinsight")))
         source, out = tmp_path / "run", tmp_path / "out"
-        rests = _write(rng, form, source)
+        rests = write_odd_run(rng, form, source)
         options = ConvertOptions(
             on_restart=rng.choice(("mark", "mark", "latest")),
             tags=rng.choice(("", "", "", "a|loss")),

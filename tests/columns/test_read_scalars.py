@@ -15,7 +15,7 @@ from ms_summary_bridge.columns.read import read_histograms, read_images, read_sc
 from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.errors import LogdirError, MissingDependencyError, NoEventsError, UsageError
 from ms_summary_bridge.values import Histogram, Image
-from tests.batches.test_batch_lane import _Format, _write
+from tests.batches.test_batch_lane import LogFormat, write_odd_run
 
 
 def _write_log(directory: Path, *, steps: int = 300) -> None:
@@ -76,7 +76,7 @@ def test_the_batches_of_a_table_are_its_events(tmp_path: Path, seed: int) -> Non
     from ms_summary_bridge.values import Scalar
 
     rng = random.Random(seed)
-    _write(rng, _Format(rng.choice(("tensorboard", "mindinsight"))), tmp_path / "run")
+    write_odd_run(rng, LogFormat(rng.choice(("tensorboard", "mindinsight"))), tmp_path / "run")
     runs = discover(tmp_path / "run").runs
     if not runs:
         with pytest.raises(NoEventsError):
