@@ -167,6 +167,7 @@ class EventFileReader:
         offset: Where to resume: behind the last piece given out. For `Incomplete` its start, and so for damage and
             padding that reach to the end of the file, since more bytes may complete a record there.
         record_offset: Start of the piece that was given out last.
+        payload: Bytes of the event that was given out last.
         records_read: Whole records met so far, those that are no events included.
 
     Raises:
@@ -192,6 +193,7 @@ class EventFileReader:
             raise UsageError(f"decoder: must have a method decode, not {decoder!r}")
         self.offset = offset
         self.record_offset = offset
+        self.payload = b""
         self.records_read = 0
         self._decoder = decoder
         self._limits = (chunk_bytes, max_record_bytes)
@@ -212,7 +214,7 @@ class EventFileReader:
             for pieces, resume in _batches(source, self.path, self.offset, *self._limits):
                 for piece in pieces:
                     if isinstance(piece, Record):
-                        payload = piece.payload
+                        self.payload = payload = piece.payload
                         start = piece.offset
                         self.record_offset = start
                         self.offset = end = start + _FRAME_BYTES + len(payload)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 from crc32c import crc32c
 
-from ms_summary_bridge.events import Decoder, Event, FileVersion, SessionLog, Summary
+from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary
 from ms_summary_bridge.files.event_file import EventFileReader
 from ms_summary_bridge.files.file_names import LINEAGE_SUFFIX
 from ms_summary_bridge.files.records import Damage, Incomplete, Padding
@@ -134,18 +134,6 @@ def _archive_source(path: str) -> str:
     return next(source for source in sources if archive_name(source) in path)
 
 
-class _Marking:
-    """A decoder that remembers the checksum of the last payload."""
-
-    def __init__(self, decoder: Decoder) -> None:
-        self._decoder = decoder
-        self.mark = 0
-
-    def decode(self, payload: bytes) -> Event:
-        self.mark = crc32c(payload)
-        return self._decoder.decode(payload)
-
-
 def _read_shown_lineage(run: Run, reading: RunReading) -> Iterator[tuple[str, Event]]:
     """Yields what a conversion made of lineage that is not in an archive."""
     for file in run.files:
@@ -162,7 +150,7 @@ def _is_shown_lineage(file: LogFile) -> bool:
 
 
 def _read_files(run: Run, reading: RunReading) -> Iterator[tuple[Event, int] | Damage]:
-    decoder = _Marking(make_decoder(run.format))
+    decoder = make_decoder(run.format)
     for file in run.files:
         if _is_shown_lineage(file):  # written beside the order of events that archives speak of
             continue
@@ -170,7 +158,7 @@ def _read_files(run: Run, reading: RunReading) -> Iterator[tuple[Event, int] | D
             for item in reader:
                 reading.note(item, file.path)
                 if isinstance(item, Event):
-                    yield item, decoder.mark
+                    yield item, crc32c(reader.payload)
                 elif isinstance(item, Damage):
                     yield item
 
