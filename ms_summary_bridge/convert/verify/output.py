@@ -20,9 +20,10 @@ from ms_summary_bridge.convert.verify.series import Key, Take
 from ms_summary_bridge.convert.verify.source import take_carried, take_encoding
 from ms_summary_bridge.events import Decoder, Event, FileVersion, SessionLog
 from ms_summary_bridge.files.event_file import CHUNK_BYTES, EventFileReader
-from ms_summary_bridge.files.file_names import LINEAGE_SUFFIX, MINDSPORE, TENSORBOARD
-from ms_summary_bridge.runs.archive import LINEAGE, ArchivePosition, archive_name, make_decoder
-from ms_summary_bridge.runs.logdir import CONVERT, LogFile, Run
+from ms_summary_bridge.files.file_names import LINEAGE, MINDSPORE, TENSORBOARD, archive_name
+from ms_summary_bridge.runs.archive import ArchivePosition, make_decoder, place_in
+from ms_summary_bridge.runs.log_files import CONVERT, LogFile
+from ms_summary_bridge.runs.logdir import Run
 from ms_summary_bridge.runs.reading import RunReading
 
 __all__ = ["changed_files", "read_output"]
@@ -46,25 +47,24 @@ def read_output(run: Run, take: Take, reading: RunReading, orphans: dict[Key, in
     Raises:
         LogdirError: A file cannot be read.
     """
-    sources = (MINDSPORE, LINEAGE, TENSORBOARD)
-    archives = {source: path for path in run.archives for source in sources if archive_name(source) in path}
+    archives = run.archive_by_source
     source = TENSORBOARD if run.format == MINDSPORE else MINDSPORE
     originals = _read_archive(archives, source, take, reading)
-    standing = _Standing(_read_files(run, take, reading), originals, source, orphans)
+    standing = _Standing(_read_files(run, take, reading), originals, orphans)
     for event, payload in standing.events():
         _take_event(event, payload, run, standing, take)
     for original in standing.rest():
-        _take_original(original, take, source)
+        _take_original(original, take)
     _read_lineage(run, archives, take, reading)
     for _, original in _read_archive(archives, LINEAGE, take, reading):
-        _take_original(original, take, LINEAGE)
+        _take_original(original, take)
 
 
 def _read_files(run: Run, take: Take, reading: RunReading) -> Iterator[_Shown]:
     """Yields the events that have a place in the order of an output; what else its files hold is taken."""
     decoder = make_decoder(run.format)
     for file in run.files:
-        if file.path.endswith(LINEAGE_SUFFIX):
+        if file.is_lineage:
             continue
         for number, (event, payload) in enumerate(_events(file, decoder, reading)):
             is_version = isinstance(event.content, FileVersion)
@@ -73,22 +73,22 @@ def _read_files(run: Run, take: Take, reading: RunReading) -> Iterator[_Shown]:
                 take((FileVersion.kind, os.path.basename(file.path), ""), event.step, event.wall_time, b"")
             if isinstance(event.content, SessionLog):
                 if run.role != CONVERT:  # those of its source
-                    take_carried(event, take, run.format)
+                    take_carried(event, take)
             elif not is_version:
                 yield event, payload
 
 
-def _take_original(event: Event, take: Take, source: str) -> None:
-    take_carried(event, take, source)
-    take_encoding(event, take, source)
+def _take_original(event: Event, take: Take) -> None:
+    take_carried(event, take)
+    take_encoding(event, take)
 
 
 def _take_event(event: Event, payload: bytes, run: Run, standing: _Standing, take: Take) -> None:
     before, original = standing.match(crc32c(payload))
     for earlier in before:
-        _take_original(earlier, take, standing.source)
+        _take_original(earlier, take)
     if original is not None:
-        _take_original(original[1], take, standing.source)
+        _take_original(original[1], take)
         items = made_items(event, payload, run.format, original[1], original[0].derivation)
     else:
         take_carried(event, take)
@@ -99,19 +99,17 @@ def _take_event(event: Event, payload: bytes, run: Run, standing: _Standing, tak
 
 def _read_lineage(run: Run, archives: dict[str, str], take: Take, reading: RunReading) -> None:
     """Reads the file of what lineage, or a session, becomes."""
-    if run.format == TENSORBOARD:
-        files = [file for file in run.files if file.path.endswith(LINEAGE_SUFFIX)]
-    else:
-        files = [*run.lineage_files]
-    for file in files:
+    for file in run.sources:
+        if not file.is_lineage:
+            continue
         kept = []
-        for event, payload in _events(file, make_decoder(LINEAGE if run.format == MINDSPORE else run.format), reading):
+        for event, payload in _events(file, make_decoder(file.record_format), reading):
             kept.append(payload)
             is_own = run.format == TENSORBOARD or (run.role == CONVERT and event.content.kind != "dataset_graph")
             if isinstance(event.content, FileVersion) or (run.format == MINDSPORE and is_own):
                 continue
             if run.format == MINDSPORE or LINEAGE not in archives:
-                take_carried(event, take, LINEAGE)
+                take_carried(event, take)
         if run.format == TENSORBOARD or run.role == CONVERT:
             for item in lineage_items(kept, run.format):
                 take(*item)
@@ -139,7 +137,7 @@ def _read_archive(
         if not isinstance(item, Event):
             reading.note(item, path)
             continue
-        found = ArchivePosition.decode(item.content.version) if isinstance(item.content, FileVersion) else None
+        found = place_in(item)
         if is_first:
             is_right = found is None and isinstance(item.content, FileVersion)
         else:
@@ -160,7 +158,6 @@ class _Standing:
     Args:
         output: Its events.
         archive: Originals with their places.
-        source: Their format.
         orphans: As for `read_output`.
     """
 
@@ -168,10 +165,8 @@ class _Standing:
         self,
         output: Iterator[_Shown],
         archive: Iterator[tuple[ArchivePosition, Event]],
-        source: str,
         orphans: dict[Key, int],
     ) -> None:
-        self.source = source
         self._orphans = orphans
         self._output = output
         self._coming: deque[_Shown] = deque()  # read ahead of the output
@@ -229,7 +224,7 @@ class _Standing:
         def note(key: Key, step: int, wall_time: float, fingerprint: bytes | None) -> None:
             self._orphans.setdefault(key, step)
 
-        take_carried(original, note, self.source)
+        take_carried(original, note)
 
     def _fill(self) -> None:
         while len(self._ahead) < _AHEAD and (entry := next(self._archive, None)) is not None:
