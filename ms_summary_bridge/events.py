@@ -96,6 +96,10 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     unknown to us, or a step where none is written. None otherwise."""
     derived: bool = False
     """Computed from another event by this package (the drawing of a graph): not converted back."""
+    is_lineage: bool = False
+    """It belongs into a lineage file of MindSpore's, whose events have other fields than those of a summary file."""
+    by_user: bool = False
+    """A user wrote it through a bridge's `SummaryWriter`, so only TensorBoard's file has it."""
 
 
 class DataPoint(msgspec.Struct, frozen=True, gc=False):
@@ -131,6 +135,8 @@ class Encoded(msgspec.Struct, frozen=True, gc=False):
     losses: tuple[LostValue, ...] = ()
     archive: Event | None = None
     """The whole event as it was, when the payload does not hold all of it exactly: it goes into the archive."""
+    written: tuple[tuple[str, str], ...] = ()
+    """Kind and name of each value that was fitted to MindSpore's format."""
 
 
 class Decoder(Protocol):

@@ -28,7 +28,8 @@ from ms_summary_bridge.events import (
     Summary,
     TaggedValue,
 )
-from ms_summary_bridge.files.records import Record, RecordDecoder
+from ms_summary_bridge.files.record_decoder import RecordDecoder
+from ms_summary_bridge.files.records import Record
 from ms_summary_bridge.formats.mindspore import MindSporeEncoder
 from ms_summary_bridge.formats.tensorboard import TensorBoardEncoder
 from ms_summary_bridge.values import KINDS, Histogram, Image, Opaque, Scalar, Tensor

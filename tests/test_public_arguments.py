@@ -22,7 +22,7 @@ from ms_summary_bridge import (
     verify_logdirs,
 )
 from ms_summary_bridge.cli.app import main
-from ms_summary_bridge.convert import follow_logdir
+from ms_summary_bridge.convert.follow import follow_logdir
 from ms_summary_bridge.runs.archive import make_decoder
 from ms_summary_bridge.viewers.view import view_logdir
 from tests.mindspore_run import scalars, summary_name, write_summary

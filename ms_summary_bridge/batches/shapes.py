@@ -130,7 +130,13 @@ class Shapes:
     def _tail_of(self, payload: bytes, event: Event) -> tuple[bytes, tuple[int, ...]] | None:
         """Returns what a payload holds behind its step, without its floats, and where these stand."""
         content = event.content
-        if len(payload) > _MAX_BYTES or event.original is not None or type(content) is not Summary:
+        if (
+            len(payload) > _MAX_BYTES
+            or event.original is not None
+            or event.is_lineage
+            or event.by_user
+            or type(content) is not Summary
+        ):
             return None
         if not 0 < len(content.values) <= _MAX_SCALARS or not 0 < event.step < 1 << 63:
             return None

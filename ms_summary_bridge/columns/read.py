@@ -22,7 +22,7 @@ from ms_summary_bridge.files.event_file import Path
 from ms_summary_bridge.formats import mindspore
 from ms_summary_bridge.runs.archive import make_decoder, read_archive
 from ms_summary_bridge.runs.logdir import Logdir, Run, discover
-from ms_summary_bridge.runs.reading import RunReading, archive_source, read_restored
+from ms_summary_bridge.runs.reading import RunReading, read_restored
 from ms_summary_bridge.values import Histogram, Image, Value
 
 __all__ = [
@@ -97,7 +97,7 @@ def _read(path: Path, runs: str, tags: str, is_wanted: Callable[[Value], bool]) 
     _, chosen = choose_runs(path, runs)
     matches = matcher("tags", tags)
     for run in chosen:
-        for _, event in read_restored(run, RunReading()):
+        for event in read_restored(run, RunReading()):
             if isinstance(event.content, Summary):
                 for tagged in event.content.values:
                     if not tagged.derived and is_wanted(tagged.value) and matches(tagged.tag):
@@ -132,8 +132,8 @@ def _has_originals(run: Run) -> bool:
     """Whether an archive beside the run holds values of it."""
     return any(
         not isinstance(item[1].content, FileVersion)
-        for path in run.archives
-        for item in read_archive(path, archive_source(path))
+        for source, path in run.archive_by_source.items()
+        for item in read_archive(path, source)
         if isinstance(item, tuple)
     )
 
@@ -151,8 +151,7 @@ def iter_items(run: Run, reading: RunReading, *, chunk_bytes: int | None = None)
         LogdirError: A file cannot be read.
     """
     if _has_originals(run):
-        for _, event in read_restored(run, reading):
-            yield event
+        yield from read_restored(run, reading)
         return
     decoder = make_decoder(run.format)
     shapes = Shapes(b"\x1d" if run.format == mindspore.FORMAT else b"\x15")

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import hashlib
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from ms_summary_bridge.convert.names import NAME_FILE, shorten, target_name
-from ms_summary_bridge.convert.sink import WRITER_CONVERT
-from ms_summary_bridge.convert.state import STATE_NAME, RunState, State, is_same_file, load_state
-from ms_summary_bridge.convert.task import ConvertOptions, relative_path
-from ms_summary_bridge.errors import BridgeError, LogdirError, OtherConversionError, ReadError, WriteError
+from ms_summary_bridge.convert.state import STATE_NAME, RunState, State, load_state
+from ms_summary_bridge.convert.task import Request, relative_path
+from ms_summary_bridge.convert.unread import is_same_file
+from ms_summary_bridge.errors import (
+    BridgeError,
+    DestinationBusyError,
+    LogdirError,
+    OtherConversionError,
+    ReadError,
+    WriteError,
+)
 from ms_summary_bridge.events import FileVersion
+from ms_summary_bridge.files.atomic import check_place, take_lock
 from ms_summary_bridge.files.event_file import peek
+from ms_summary_bridge.files.file_names import LINEAGE, archive_name
 from ms_summary_bridge.formats import mindspore, tensorboard
-from ms_summary_bridge.runs.archive import LINEAGE, archive_name, make_decoder
+from ms_summary_bridge.formats.plugin_data import WRITER_CONVERT
+from ms_summary_bridge.runs.archive import make_decoder
 from ms_summary_bridge.runs.logdir import Run
 
-__all__ = ["prepare_state"]
+__all__ = ["locked", "prepare_state"]
 
 
-def prepare_state(
-    destination: str, source: str, target: str, runs: list[Run], options: ConvertOptions, force: bool
-) -> tuple[State, dict[str, LogdirError]]:
+def prepare_state(request: Request, target: str, runs: list[Run]) -> tuple[State, dict[str, LogdirError]]:
     """Returns the state that a conversion of these runs begins with; the destination is locked.
 
     Returns:
@@ -32,8 +41,9 @@ def prepare_state(
         LogdirError: The state cannot be read, or with `force` not be removed.
         OtherConversionError: The destination holds another conversion than this one.
     """
+    source, destination, options = request.source, request.destination, request.options
     blocked: dict[str, LogdirError] = {}
-    if force:
+    if request.force:
         state = State()
         if not options.dry_run:
             blocked = _remove_outputs(destination, runs)
@@ -55,6 +65,36 @@ def prepare_state(
         )
     state.to, state.source, state.options = target, home, options.as_state()
     return state, blocked
+
+
+@contextmanager
+def locked(destination: str, *, is_dry: bool = False) -> Iterator[None]:
+    """Holds the destination for one conversion at a time; freed by the system when the process dies.
+
+    Args:
+        destination: Where; made if missing.
+        is_dry: Only find out whether that would be possible.
+
+    Raises:
+        DestinationBusyError: Another conversion is writing there.
+        WriteError: The directory cannot be made, or not be written.
+    """
+    path = os.path.join(destination, STATE_NAME + ".lock")
+    if is_dry:
+        check_place(path)
+        yield
+        return
+    try:
+        os.makedirs(destination, exist_ok=True)
+    except OSError as error:
+        raise WriteError.of_system(destination, "written", error) from error
+    handle = take_lock(path)
+    if handle is None:
+        raise DestinationBusyError(f"{destination}: another conversion is writing there")
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 def _absolute(source: str) -> str:

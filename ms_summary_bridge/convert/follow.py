@@ -14,8 +14,9 @@ from typing import Final
 
 import msgspec
 
+from ms_summary_bridge.convert.conversion import Conversion, direction_of, open_conversion, runs_for
 from ms_summary_bridge.convert.follow_scan import Scan, changed_paths, grown, take_scan
-from ms_summary_bridge.convert.logdir import Conversion, check_request, direction_of, open_conversion, runs_for
+from ms_summary_bridge.convert.logdir import make_request
 from ms_summary_bridge.convert.task import ConvertOptions
 from ms_summary_bridge.errors import LogdirError, NoEventsError
 from ms_summary_bridge.files.event_file import Path, is_url
@@ -55,7 +56,7 @@ def follow_logdir(
         destination: As for `convert_logdir`.
         to: As for `convert_logdir`.
         options: As for `convert_logdir`.
-        workers: As for `convert_logdir`; used only where there is much to read.
+        workers: Processes, where there is much to read.
         force: Start over in the first round.
         stop: Ends the loop after the run that is under way; by default nothing but a KeyboardInterrupt does.
         on_round: Is given the report of each round that found something new, trouble included.
@@ -69,8 +70,8 @@ def follow_logdir(
         BridgeError: As `convert_logdir`, but for a source that is not there yet. After the first round, what is wrong
             with the source or with a run is reported and tried again.
     """
-    source, destination = check_request(source, destination, to, options, workers)
-    options = msgspec.structs.replace(options or ConvertOptions(), grows=True)
+    request = make_request(source, destination, to, options, workers, force=force)
+    request = msgspec.structs.replace(request, options=msgspec.structs.replace(request.options, grows=True))
     stop = stop or threading.Event()
     with ExitStack() as stack:
 
@@ -78,11 +79,9 @@ def follow_logdir(
             target = to or direction_of(found)
             if not runs_for(found, target):
                 return None
-            return stack.enter_context(
-                open_conversion(source, destination, found, target, options, workers, force=force)
-            )
+            return stack.enter_context(open_conversion(request, found, target))
 
-        follower = _Follower(source, begin, stop, clock)
+        follower = _Follower(request.source, begin, stop, clock)
         pause = _FIRST_WAIT_SECS
         while not stop.is_set():
             report = follower.look()
@@ -106,10 +105,6 @@ class _Follower:
         begin: Opens the conversion when there is something to convert; None when there is not.
         stop: Ends a round after the run that is under way.
         clock: As for `follow_logdir`.
-
-    Attributes:
-        total: What all rounds together met.
-        scan_secs: How long the last scan took.
     """
 
     def __init__(
@@ -119,8 +114,8 @@ class _Follower:
         stop: threading.Event,
         clock: Callable[[], float],
     ) -> None:
-        self.total: Report | None = None
-        self.scan_secs = 0.0
+        self.total: Report | None = None  # what all rounds together met
+        self.scan_secs = 0.0  # how long the last scan took
         self._source = source
         self._begin = begin
         self._stop = stop
@@ -146,12 +141,12 @@ class _Follower:
             self._scan, self._found = scan, None
             if self._conversion is None:
                 return None
-            report = self._empty_report(self._conversion)
+            report = self._conversion.new_report()
             report.notes.append(f"{self._source} is gone; waiting for it to come back")
         except LogdirError as error:
             if self._conversion is None:
                 raise
-            report = self._empty_report(self._conversion)
+            report = self._conversion.new_report()
             report.unreadable.append(str(error))
         if report is None:
             return None
@@ -166,9 +161,6 @@ class _Follower:
         report = self._conversion.convert(self._found, changed=(), is_last=True)
         self._add(report)
         return report
-
-    def _empty_report(self, conversion: Conversion) -> Report:
-        return Report(self._source, conversion.destination, conversion.target)
 
     def _convert(self, scan: Scan) -> Report | None:
         changed = None

@@ -11,7 +11,8 @@ from ms_summary_bridge.errors import LogdirError, NoEventsError
 from ms_summary_bridge.files.event_file import is_url
 from ms_summary_bridge.files.file_names import is_wanted
 from ms_summary_bridge.files.file_tree import WalkLog, walk_local
-from ms_summary_bridge.runs.logdir import Logdir, LogFile, Run
+from ms_summary_bridge.runs.log_files import LogFile
+from ms_summary_bridge.runs.logdir import Logdir, Run
 
 __all__ = ["Scan", "changed_paths", "grown", "take_scan"]
 

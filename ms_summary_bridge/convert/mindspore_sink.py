@@ -12,19 +12,17 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ms_summary_bridge.convert.batches import JudgedBatch
-from ms_summary_bridge.convert.sink import WRITER_CONVERT, RunSink
+from ms_summary_bridge.convert.sink import MAX_SECONDS, RunSink
 from ms_summary_bridge.events import Encoded, Event, FileVersion, Summary
 from ms_summary_bridge.formats import tensorboard
-from ms_summary_bridge.formats.mindspore import FILE_VERSION, FORMAT, MindSporeEncoder, is_of_lineage_file
-from ms_summary_bridge.formats.plugin_data import encode_derivation
+from ms_summary_bridge.formats.mindspore import FILE_VERSION, FORMAT, MindSporeEncoder
+from ms_summary_bridge.formats.plugin_data import WRITER_CONVERT, encode_derivation
 from ms_summary_bridge.formats.sessions import hparams, lineage
 from ms_summary_bridge.formats.sessions.session import SESSION_KINDS, shortest
-from ms_summary_bridge.runs.archive import LINEAGE
 from ms_summary_bridge.values import Opaque, Scalar
 
 __all__ = ["MindSporeSink"]
 
-_MAX_SECONDS: Final = 9_999_999_999  # with room for those that each have to be later than the one before
 _SHOWN_TAGS: Final = 300
 _SHOWN_POINTS: Final = {"scalar": 1000, "histogram": 50, "image": 10, "tensor": 20}
 _SHOWN_TENSORS: Final = 6  # tags
@@ -36,8 +34,8 @@ class MindSporeSink(RunSink):
 
     format = FORMAT
 
-    def __init__(self, directory: str, **arguments: Any) -> None:
-        super().__init__(directory, **arguments)
+    def __init__(self, *outputs: Any, **arguments: Any) -> None:
+        super().__init__(*outputs, **arguments)
         self._encoder = MindSporeEncoder(self.names, fits=not self._is_own)
         self._head: Event | None = None
         self._lineage: list[bytes] = []
@@ -49,6 +47,21 @@ class MindSporeSink(RunSink):
         self._wall_time = 0.0
         self._over = self._over_limits()
 
+    def _encode(self, event: Event) -> Encoded | None:
+        if event.is_lineage:
+            self._lineage.append(self._own(event))
+            self._has_lineage = self._has_lineage or event.content.kind in SESSION_KINDS
+            return None
+        if event.format == tensorboard.FORMAT:
+            self.note_session(event)
+        encoded = self._encoder.encode(event)
+        if encoded.payload is not None:
+            points = self._state.points
+            for kind, name in encoded.written:
+                key = f"{kind} {name}"
+                points[key] = points.get(key, 0) + 1
+        return encoded
+
     def write_batch(self, batch: JudgedBatch) -> None:
         """Writes records that hold all of their events."""
         super().write_batch(batch)
@@ -59,52 +72,18 @@ class MindSporeSink(RunSink):
             points[key] = points.get(key, 0) + count
             self._metrics[tag] = Scalar(batch.last[tag])
 
-    def write(self, event: Event, source: str = "") -> Encoded | None:
-        """Writes one event, counts what is lost, and returns what became of it.
-
-        Raises:
-            LogdirError: A file cannot be written, or holds something else.
-        """
-        if source == LINEAGE or is_of_lineage_file(event):
-            payload = self._encoder.encode(event).payload
-            assert payload is not None  # a lineage event is given back as it was
-            self._lineage.append(payload)
-            self._has_lineage = self._has_lineage or event.content.kind in SESSION_KINDS
-            return None
-        encoded = self._encoder.encode(event)
-        if event.format == tensorboard.FORMAT:
-            self._note_session(event)
-        self._account(event, encoded, source)
-        if encoded.payload is None:
-            return encoded
-        self._count()
-        if self._begins_new_file:
-            self._begin(event.wall_time)
-        else:
-            self._open_last()
-        if self._writer is not None:
-            self._writer.write(encoded.payload)
-        return encoded
-
-    def write_version(self, event: Event, source: str = "") -> None:
+    def write_version(self, event: Event) -> None:
         """A version event of MindSpore's own opens the next file; another format's goes into the archive."""
         if event.format != FORMAT:
-            self._keep_version(event, source)
-        elif source == LINEAGE:
-            self.write(event, source)
+            super().write_version(event)
+        elif event.is_lineage:
+            self.write(event)
         elif self._head is not None:  # two in a row: no file holds a version alone
             self._end_head()
-            self._write(event)
+            self._put(event, self._own(event))
         else:
             self._head = event
             self._begins_new_file = True
-
-    def _write(self, event: Event) -> None:
-        payload = self._encoder.encode(event).payload
-        assert payload is not None  # same format: there is a place for everything
-        self._open_last()
-        if self._writer is not None:
-            self._writer.write(payload)
 
     def _end_head(self) -> None:
         """Writes a version event that no other event has followed."""
@@ -112,23 +91,16 @@ class MindSporeSink(RunSink):
             self._begin(self._head.wall_time)
 
     def _begin(self, wall_time: float) -> None:
-        """Begins a file whose first event is from that time."""
-        outputs = self._state.outputs
         times = [float(self._seconds), wall_time, 0.0]
-        head = self._head
+        head, self._head = self._head, None
         if head is not None:  # when the original was begun
             times.insert(0, head.wall_time)
         else:
             head = Event(wall_time, 0, FileVersion(FILE_VERSION, self._written_by), FORMAT)
-        seconds = int(next(time for time in times if 0 <= time <= _MAX_SECONDS))
-        if outputs:
-            seconds = max(seconds, int(outputs[-1].name.split(".")[4]) + 1)
-        payload = self._encoder.encode(head).payload
-        assert payload is not None
-        self._head = None
-        self._begin_file(f"events.out.events.summary.{seconds}.0.{self._host}_MS", [payload])
+        seconds = self._next_seconds(int(next(time for time in times if 0 <= time <= MAX_SECONDS)))
+        self._begin_file(f"events.out.events.summary.{seconds}.0.{self._host}_MS", head)
 
-    def _note_session(self, event: Event) -> None:
+    def note_session(self, event: Event) -> None:
         """Takes note of hyperparameters and metrics, for the lineage file."""
         self._wall_time = self._state.latest_time = max(self._state.latest_time, event.wall_time)
         if isinstance(event.content, Summary):
@@ -139,12 +111,6 @@ class MindSporeSink(RunSink):
                 elif isinstance(value, Opaque) and value.kind == "hparams":
                     self._state.session[tagged.tag] = value.payload
                     self._state.reported_once.clear()
-
-    def _count(self) -> None:
-        points = self._state.points
-        for kind, name in self._encoder.written:
-            key = f"{kind} {name}"
-            points[key] = points.get(key, 0) + 1
 
     def close(self) -> None:
         """Flushes, closes, writes the lineage, and brings the state up to date; may be called again."""
@@ -168,49 +134,43 @@ class MindSporeSink(RunSink):
             self._lineage += lineage.write_lineage(wall_time, session, is_lineage=is_lineage)
             self._say_once("lineage", "", session.left_out)
         if session is not None or (self._lineage and self._written_by):
-            self._lineage.insert(0, self._lineage_head())
-
-    def _lineage_head(self) -> bytes:
-        """A version event whose text says who made the file: a lineage event has no other place for that."""
-        version = FileVersion(f"{FILE_VERSION} {WRITER_CONVERT}")
-        payload = self._encoder.encode(Event(self._wall_time, 0, version, FORMAT)).payload
-        assert payload is not None
-        return payload + encode_derivation()
+            # A lineage event has no other place than the version's text for who made the file.
+            version = FileVersion(f"{FILE_VERSION} {WRITER_CONVERT}")
+            head = self._own(Event(self._wall_time, 0, version, FORMAT))
+            self._lineage.insert(0, head + encode_derivation())
 
     def _write_lineage(self) -> None:
         outputs = self._state.outputs
-        seconds = (
-            int(outputs[0].name.split(".")[4]) if outputs else self._seconds if self._seconds <= _MAX_SECONDS else 0
-        )
+        seconds = self._seconds if self._seconds <= MAX_SECONDS else 0
+        if outputs:
+            seconds = self._seconds_of(outputs[0])
         name = self._state.lineage or f"events.out.events.summary.{seconds}.0.{self._host}_lineage"
         payloads, self._lineage = self._lineage, []
         self._replace_lineage(name, payloads)
 
     def _over_limits(self) -> set[tuple[str, str]]:
         """Returns kind and tag of each series that is longer than MindInsight shows, and where there are too many."""
-        over: set[tuple[str, str]] = set()
         points = self._state.points
-        for key, count in points.items():
-            kind, _, tag = key.partition(" ")
-            if count > _SHOWN_POINTS[kind]:
-                over.add((kind, tag))
+        series = {key: key.partition(" ")[::2] for key in points}
+        over = {series[key] for key, count in points.items() if count > _SHOWN_POINTS[series[key][0]]}
         if len(points) > _SHOWN_TAGS:
             over.add(("tags", ""))
-        if sum(key.startswith("tensor ") for key in points) > _SHOWN_TENSORS:
+        if self._count_tensors() > _SHOWN_TENSORS:
             over.add(("tensors", ""))
         return over
+
+    def _count_tensors(self) -> int:
+        return sum(key.startswith("tensor ") for key in self._state.points)
 
     def _note_limits(self) -> None:
         """Says what MindInsight will not show of this run, where an earlier conversion has not."""
         over = self._over_limits()
         new = sorted(over - self._over)
         self._over = over
-        points = self._state.points
-        if ("tags", "") in new:
-            self.notes.append(f"{len(points)} tags: MindInsight shows the last {_SHOWN_TAGS}, and all are in the file")
-        if ("tensors", "") in new:
-            count = sum(key.startswith("tensor ") for key in points)
-            self.notes.append(f"{count} tensors: MindInsight shows the last {_SHOWN_TENSORS}, and all are in the file")
+        totals = (("tags", len(self._state.points), _SHOWN_TAGS), ("tensors", self._count_tensors(), _SHOWN_TENSORS))
+        for what, count, shown in totals:
+            if (what, "") in new:
+                self.notes.append(f"{count} {what}: MindInsight shows the last {shown}, and all are in the file")
         for kind, shown in _SHOWN_POINTS.items():
             tags = [tag for one, tag in new if one == kind]
             if tags:

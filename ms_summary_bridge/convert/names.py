@@ -13,12 +13,12 @@ from contextlib import suppress
 from typing import Final
 
 from ms_summary_bridge.errors import LogdirError
-from ms_summary_bridge.files.atomic import replace_file
 from ms_summary_bridge.files.event_file import open_source
 from ms_summary_bridge.formats import tensorboard
-from ms_summary_bridge.runs.logdir import CONVERT, Run
+from ms_summary_bridge.runs.log_files import CONVERT
+from ms_summary_bridge.runs.logdir import Run
 
-__all__ = ["NAME_FILE", "flatten", "keep_name", "shorten", "target_name"]
+__all__ = ["NAME_FILE", "flatten", "shorten", "target_name"]
 
 NAME_FILE: Final = ".ms_summary_bridge.name"
 _MOST_BYTES: Final = 255
@@ -63,15 +63,6 @@ def _shorten_part(part: str) -> str:
             break
         count += 1
     return part[:count] + end
-
-
-def keep_name(directory: str, name: str) -> None:
-    """Writes down what a run's directory would be called if its name were not too long.
-
-    Raises:
-        WriteError: It cannot be written.
-    """
-    replace_file(os.path.join(directory, NAME_FILE), os.fsencode(name.rpartition("/")[2]))
 
 
 def _whole_name(run: Run) -> str:

@@ -8,9 +8,8 @@ from ms_summary_bridge.convert.series import SeriesKey, SeriesTable
 from ms_summary_bridge.convert.task import RunTask, compile_tags
 from ms_summary_bridge.events import Event, Summary, TaggedValue
 from ms_summary_bridge.formats import mindspore
-from ms_summary_bridge.formats.plugin_data import is_users
 from ms_summary_bridge.formats.sessions.hparams import is_metric_of_lineage
-from ms_summary_bridge.runs.logdir import CONVERT, SOURCE
+from ms_summary_bridge.runs.log_files import CONVERT, SOURCE
 from ms_summary_bridge.runs.report import LossCounter, RunReport
 
 __all__ = ["Selection"]
@@ -65,14 +64,14 @@ class Selection:
         if type(content) is not Summary:
             if event.derived and (content.kind != "graph" or self._has_archive):
                 self._derived += 1
-            elif self._leaves_users and is_users(event):
+            elif self._leaves_users and event.by_user:
                 self._users += 1
             else:
                 values[content.kind] = values.get(content.kind, 0) + 1
                 self._series.observe_whole(event)
                 return event
             return None
-        if self._leaves_users and is_users(event):
+        if self._leaves_users and event.by_user:
             self._users += len(content.values)
             return None
         for tagged in content.values:

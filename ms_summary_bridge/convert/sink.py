@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -13,35 +11,34 @@ from typing import Final
 from crc32c import crc32c
 
 from ms_summary_bridge.convert.batches import JudgedBatch
+from ms_summary_bridge.convert.outputs import DryWriter, Outputs
 from ms_summary_bridge.convert.state import OutputState, RunState
-from ms_summary_bridge.errors import FileTakenError, ReadError, WriteError
-from ms_summary_bridge.events import Encoded, Event
-from ms_summary_bridge.files.atomic import check_place, replace_file
+from ms_summary_bridge.events import Encoded, Encoder, Event
+from ms_summary_bridge.files.file_names import parse_name
 from ms_summary_bridge.files.record_writer import RecordWriter
 from ms_summary_bridge.files.records import encode_record
+from ms_summary_bridge.formats.plugin_data import WRITER_CONVERT
 from ms_summary_bridge.formats.tag_names import TagNames
-from ms_summary_bridge.runs.archive import LINEAGE, START, ArchiveWriter, PlaceCounter, archive_name
+from ms_summary_bridge.runs.archive import START, ArchiveWriter, PlaceCounter, source_of
 from ms_summary_bridge.runs.report import LossCounter
 
-__all__ = ["WRITER_CONVERT", "RunSink"]
+__all__ = ["MAX_SECONDS", "RunSink"]
 
+MAX_SECONDS: Final = 9_999_999_999
+"""Latest time in a name, with room below 12 digits for files that each have to be later than the one before."""
 _HOST_BYTES: Final = 150  # a file name has 255
 _MISLEADING: Final = re.compile(r"tfevents|summary\.(?=[0-9])")
-
-WRITER_CONVERT: Final = "ms_summary_bridge/convert"
-"""Who wrote a file, as its first event says; reading tells our output from others' by it."""
 
 
 class RunSink(ABC):
     """A sink for the events of one run.
 
     Args:
-        directory: Where the files go.
+        outputs: Where the files go.
         host: Part of their names; the source's host, so that names do not depend on where the conversion runs.
         state: What an earlier conversion left here; `close` brings it up to date.
         losses: Where losses are counted.
         keep_archive: Whether to keep what the format cannot hold.
-        is_dry: Go through everything, write nothing.
         is_own: The source was written by this package from the output's format, so its values fit without a change.
         is_restored: It has an archive beside it, so the output is what it was made from, and nothing of ours.
 
@@ -52,35 +49,34 @@ class RunSink(ABC):
     """
 
     format = ""
+    _encoder: Encoder
 
     def __init__(
         self,
-        directory: str,
+        outputs: Outputs,
         *,
         host: str,
         state: RunState,
         losses: LossCounter,
         keep_archive: bool = True,
-        is_dry: bool = False,
         is_own: bool = False,
         is_restored: bool = False,
     ) -> None:
-        self.directory = directory
         self.archived = 0
         self.notes: list[str] = []
         self.names = TagNames(state.names)
         # A name must not look like that of the other format's files: each viewer looks for a word in it.
         host = _MISLEADING.sub(lambda match: match[0][:-1] + "_", host.replace("/", "_"))
         self._host = host.encode(errors="surrogateescape")[:_HOST_BYTES].decode(errors="surrogateescape") or "unknown"
+        self._outputs = outputs
         self._state = state
         self._losses = losses
         self._keep_archive = keep_archive
-        self._is_dry = is_dry
         self._is_own = is_own
         self._written_by = "" if is_restored else WRITER_CONVERT
         self._places = PlaceCounter(state.last_place)
-        self._archives: dict[str, ArchiveWriter] = {}
-        self._writer: RecordWriter | None = None
+        self._archives: dict[str, ArchiveWriter | DryWriter] = {}
+        self._writer: RecordWriter | DryWriter | None = None
         self._begins_new_file = not state.outputs
         self._seconds = 0
 
@@ -96,6 +92,31 @@ class RunSink(ABC):
         """Says that a restart follows, which replaces all points at `step` and above."""
         self.begin_file()
 
+    def write(self, event: Event) -> Encoded | None:
+        """Writes one event and counts what is lost.
+
+        Returns:
+            What was made of it; None where it goes into the lineage file alone.
+
+        Raises:
+            LogdirError: A file cannot be written, or holds something else.
+        """
+        encoded = self._encode(event)
+        if encoded is None:
+            return None
+        if event.is_lineage:
+            place = START  # in an archive of its own, and beside the run rather than in its order
+        else:
+            place = self._places.last if encoded.payload is None else self._places.advance(encoded.payload)
+        for loss in encoded.losses:
+            self._losses.add(loss.kind, loss.tag, loss.reason)
+        if encoded.archive is not None and self._keep_archive:
+            self._archive(event).write(encoded.archive, place)
+            self.archived += 1
+        if encoded.payload is not None:
+            self._put(event, encoded.payload)
+        return encoded
+
     @property
     def takes_batches(self) -> bool:
         """Whether what comes next goes into the file that grows."""
@@ -108,37 +129,37 @@ class RunSink(ABC):
             LogdirError: A file cannot be written, or holds something else.
         """
         self._places.skip(batch.events, batch.checksum)
-        self._open_last()
-        if self._writer is not None:
-            self._writer.write_records(batch.block)
+        self._open().write_records(batch.block)
 
-    @abstractmethod
-    def write(self, event: Event, source: str = "") -> Encoded | None:
-        """Writes one event, counts what is lost, and returns what became of it.
-
-        Raises:
-            LogdirError: A file cannot be written, or holds something else.
-        """
-
-    @abstractmethod
-    def write_version(self, event: Event, source: str = "") -> None:
-        """Takes note of a source file's version event."""
+    def write_version(self, event: Event) -> None:
+        """Keeps a source file's version event where the output's own files begin with another."""
+        if self._keep_archive and event.format != self.format:
+            self._archive(event).write(event, START if event.is_lineage else self._places.last)
 
     @abstractmethod
     def end_sources(self, *, grows: bool = False) -> None:
         """Says that the whole source has been read, without an error; `grows` says that more of it is expected."""
 
-    def _account(self, event: Event, encoded: Encoded, source: str) -> None:
-        """Counts losses and archives the original, in its place beside the payload that is about to be written."""
-        if source == LINEAGE:
-            place = START  # in an archive of its own, and beside the run rather than in its order
-        else:
-            place = self._places.last if encoded.payload is None else self._places.advance(encoded.payload)
-        for loss in encoded.losses:
-            self._losses.add(loss.kind, loss.tag, loss.reason)
-        if encoded.archive is not None and self._keep_archive:
-            self._archive(source or event.format).write(encoded.archive, place)
-            self.archived += 1
+    def _encode(self, event: Event) -> Encoded | None:
+        """Returns what is made of an event; None where it goes into the lineage file alone."""
+        return self._encoder.encode(event)
+
+    @abstractmethod
+    def _begin(self, wall_time: float) -> None:
+        """Begins a file whose first event is from that time."""
+
+    def _put(self, event: Event, payload: bytes) -> None:
+        """Writes a payload into the file that grows, or into a new one."""
+        if self._begins_new_file:
+            self._begin(event.wall_time)
+        self._open().write(payload)
+
+    def _open(self) -> RecordWriter | DryWriter:
+        """Returns the file that grows, opened where an earlier session ended."""
+        if self._writer is None:
+            last = self._state.outputs[-1]
+            self._writer = self._outputs.open(last.name, last.offset, last.checksum)
+        return self._writer
 
     def _say_once(self, kind: str, tag: str, reasons: Iterable[str]) -> None:
         """Counts losses of the session, but for those that an earlier conversion counted."""
@@ -147,53 +168,44 @@ class RunSink(ABC):
             self._losses.add(kind, tag, reason)
         self._state.reported_once += new
 
-    def _keep_version(self, event: Event, source: str) -> None:
-        if self._keep_archive and event.format != self.format:
-            place = START if source == LINEAGE else self._places.last
-            self._archive(source or event.format).write(event, place)
-
-    def _archive(self, source: str) -> ArchiveWriter:
+    def _archive(self, event: Event) -> ArchiveWriter | DryWriter:
+        """Returns the archive for an event's format."""
+        source = source_of(event)
         archive = self._archives.get(source)
         if archive is None:
-            self._check(archive_name(source))
             offset = self._state.archives.get(source, 0)
             checksum = self._state.archive_checksums.get(source) if offset else 0
-            archive = self._archives[source] = ArchiveWriter(
-                self.directory, source, offset=offset, checksum=checksum, is_dry=self._is_dry
-            )
+            archive = self._archives[source] = self._outputs.open_archive(source, offset, checksum)
         return archive
 
-    def _check(self, name: str) -> None:
-        """Finds out, where nothing is written, whether a file could be."""
-        if self._is_dry:
-            check_place(os.path.join(self.directory, name))
+    def _next_seconds(self, seconds: int) -> int:
+        """Returns the time for a file's name: every reader takes the files in that order, so it is after the last's."""
+        outputs = self._state.outputs
+        return max(seconds, self._seconds_of(outputs[-1]) + 1) if outputs else seconds
 
-    def _open_last(self) -> None:
-        """Opens the file that grows, where an earlier session ended."""
-        if self._writer is None and not self._is_dry:
-            last = self._state.outputs[-1]
-            self._writer = RecordWriter(
-                os.path.join(self.directory, last.name), offset=last.offset, checksum=last.checksum
-            )
+    def _seconds_of(self, output: OutputState) -> int:
+        return parse_name(output.name, self.format)[0] or 0
 
-    def _begin_file(self, name: str, head: list[bytes]) -> None:
+    def _begin_file(self, name: str, *head: Event) -> None:
         """Ends the file that grew and begins the next; a file that has its name already must begin as this one does.
 
         Args:
             name: Its name.
-            head: Payloads that it begins with.
+            head: Events that it begins with.
         """
-        outputs = self._state.outputs
+        payloads = [self._own(event) for event in head]
         self._end_file()
-        outputs.append(OutputState(name, 0, hashlib.blake2b(head[0], digest_size=16).hexdigest()))
+        self._state.outputs.append(OutputState(name, 0, _hash(payloads[0])))
         self._begins_new_file = False
-        self._check(name)
-        if self._is_dry:
-            return
-        path = os.path.join(self.directory, name)
-        self._writer = RecordWriter(path, offset=0 if os.path.exists(path) else None)
-        for payload in head:
+        self._writer = self._outputs.open(name)
+        for payload in payloads:
             self._writer.write(payload)
+
+    def _own(self, event: Event) -> bytes:
+        """Encodes an event of the output's own format."""
+        payload = self._encoder.encode(event).payload
+        assert payload is not None  # same format: there is a place for everything
+        return payload
 
     def _end_file(self) -> None:
         if self._writer is not None:
@@ -207,51 +219,21 @@ class RunSink(ABC):
         Raises:
             LogdirError: It cannot be written, or holds something else.
         """
-        self._check(name)
-        if self._is_dry:
-            return
         state = self._state
-        path = os.path.join(self.directory, name)
-        records = b"".join(map(encode_record, payloads))
-        present = _read_file(path)
-        is_ours = state.lineage == name or present is None or records.startswith(present)
-        if not is_ours and WRITER_CONVERT.encode() not in (present or b"")[:200]:
-            raise FileTakenError(f"{path}: exists and would be overwritten")
-        try:
-            if records != present:
-                os.makedirs(self.directory, exist_ok=True)
-                replace_file(path, records)
-            if state.lineage and state.lineage != name:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(os.path.join(self.directory, state.lineage))
-        except OSError as error:
-            raise WriteError.of_system(path, "written", error) from error
-        state.lineage, state.lineage_head = name, hashlib.blake2b(payloads[0], digest_size=16).hexdigest()
-        state.lineage_checksum = crc32c(records)
-
-    def flush(self) -> None:
-        """Hands everything written so far to the operating system."""
-        for archive in self._archives.values():
-            archive.flush()
-        if self._writer is not None:
-            self._writer.flush()
+        self._outputs.replace(name, payloads, state.lineage)
+        state.lineage, state.lineage_head = name, _hash(payloads[0])
+        state.lineage_checksum = crc32c(b"".join(map(encode_record, payloads)))
 
     def close(self) -> None:
         """Flushes, closes, and brings the state up to date; may be called again."""
         for source, archive in self._archives.items():
-            archive.close()
-            self._state.archives[source] = archive.offset
-            self._state.archive_checksums[source] = archive.checksum
+            archive.file.close()
+            self._state.archives[source] = archive.file.offset
+            self._state.archive_checksums[source] = archive.file.checksum
         self._end_file()
         self._state.names = self.names.given
         self._state.last_place = self._places.last
 
 
-def _read_file(path: str) -> bytes | None:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise ReadError.of_system(path, "read", error) from error
+def _hash(payload: bytes) -> str:
+    return hashlib.blake2b(payload, digest_size=16).hexdigest()

@@ -7,25 +7,15 @@ so it may lag behind them after a crash, and the writers then compare what lies 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 import msgspec
 
 from ms_summary_bridge.convert.series import Series
-from ms_summary_bridge.errors import (
-    DamagedStateError,
-    DestinationBusyError,
-    OtherConversionError,
-    ReadError,
-    WriteError,
-)
-from ms_summary_bridge.files.atomic import check_place, replace_file, take_lock
-from ms_summary_bridge.files.event_file import open_source
+from ms_summary_bridge.errors import DamagedStateError, OtherConversionError, ReadError, WriteError
+from ms_summary_bridge.files.atomic import replace_file
 from ms_summary_bridge.runs.archive import ArchivePosition
 
 __all__ = [
@@ -36,17 +26,12 @@ __all__ = [
     "RunState",
     "State",
     "Undecided",
-    "identify",
-    "is_same_file",
     "load_state",
-    "locked",
     "save_state",
 ]
 
 STATE_NAME: Final = ".ms_summary_bridge.json"
 _VERSION: Final = 2
-_HEAD_BYTES: Final = 4096
-_TAIL_BYTES: Final = 64
 _MOST_TURNS: Final = 500_000  # characters; at the fastest two files need seven hours for that
 _ANEW: Final = "anew"
 _ENDLESS: Final = "..."
@@ -257,63 +242,3 @@ def save_state(destination: str, state: State, *, sync: bool = True) -> None:
         replace_file(path, data, is_synced=sync)
     except OSError as error:
         raise WriteError.of_system(path, "written", error) from error
-
-
-@contextmanager
-def locked(destination: str, *, is_dry: bool = False) -> Iterator[None]:
-    """Holds the destination for one conversion at a time; freed by the system when the process dies.
-
-    Args:
-        destination: Where; made if missing.
-        is_dry: Only find out whether that would be possible.
-
-    Raises:
-        DestinationBusyError: Another conversion is writing there.
-        WriteError: The directory cannot be made, or not be written.
-    """
-    path = os.path.join(destination, STATE_NAME + ".lock")
-    if is_dry:
-        check_place(path)
-        yield
-        return
-    try:
-        os.makedirs(destination, exist_ok=True)
-    except OSError as error:
-        raise WriteError.of_system(destination, "written", error) from error
-    handle = take_lock(path)
-    if handle is None:
-        raise DestinationBusyError(f"{destination}: another conversion is writing there")
-    try:
-        yield
-    finally:
-        os.close(handle)
-
-
-def identify(path: str, offset: int, order: int) -> FileState:
-    """Returns the state of a source file that has been converted up to `offset`.
-
-    Raises:
-        ReadError: It cannot be read.
-    """
-    head_bytes = min(offset, _HEAD_BYTES)
-    head, tail = _hashes(path, head_bytes, offset)
-    return FileState(offset, head_bytes, head, tail, order)
-
-
-def is_same_file(path: str, size: int, known: FileState) -> bool:
-    """Whether a source file still is the one that was converted, at most grown."""
-    if size < known.offset:
-        return False
-    return (known.head, known.tail) == _hashes(path, known.head_bytes, known.offset)
-
-
-def _hashes(path: str, head_bytes: int, offset: int) -> tuple[str, str]:
-    try:
-        with open_source(path) as file:
-            head = file.read(head_bytes) if head_bytes else b""
-            start = max(0, offset - _TAIL_BYTES)
-            file.seek(start)
-            tail = file.read(offset - start) if offset else b""
-    except OSError as error:
-        raise ReadError.of_system(path, "read", error) from error
-    return (hashlib.blake2b(head, digest_size=16).hexdigest(), hashlib.blake2b(tail, digest_size=16).hexdigest())

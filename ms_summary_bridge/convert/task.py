@@ -12,9 +12,10 @@ from ms_summary_bridge.convert.names import shorten, target_name
 from ms_summary_bridge.convert.state import RunState, State
 from ms_summary_bridge.errors import UsageError
 from ms_summary_bridge.files.arguments import check_choice
-from ms_summary_bridge.runs.logdir import LIVE, Logdir, LogFile, Run
+from ms_summary_bridge.runs.log_files import LIVE, LogFile
+from ms_summary_bridge.runs.logdir import Logdir, Run
 
-__all__ = ["ConvertOptions", "NamedTask", "RunTask", "compile_tags", "make_tasks", "relative_path"]
+__all__ = ["ConvertOptions", "NamedTask", "Request", "RunTask", "compile_tags", "make_tasks", "relative_path"]
 
 
 class ConvertOptions(msgspec.Struct, frozen=True):
@@ -43,6 +44,18 @@ class ConvertOptions(msgspec.Struct, frozen=True):
     def as_state(self) -> dict[str, str]:
         """The options that a later conversion into the same destination must share."""
         return {"on_restart": self.on_restart, "tags": self.tags, "archive": str(self.keep_archive).lower()}
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What `convert_logdir` or `follow_logdir` was asked for; see there."""
+
+    source: str
+    destination: str
+    to: str | None
+    options: ConvertOptions
+    workers: int
+    dask: str | None = None
+    force: bool = False
 
 
 class RunTask(msgspec.Struct):
@@ -85,15 +98,9 @@ def compile_tags(tags: str) -> re.Pattern[str] | None:
 def make_tasks(
     runs: list[Run], found: Logdir, source: str, destination: str, options: ConvertOptions, state: State
 ) -> list[NamedTask]:
-    """Returns a task for each of the runs, under the name that it has, or gets, in the destination.
+    """Returns a task for each of the runs that were found, under the name that it has, or gets, in the destination.
 
-    Args:
-        runs: Those to convert.
-        found: The search that they come from.
-        source: As for `convert_logdir`.
-        destination: As for `convert_logdir`.
-        options: What decides the output.
-        state: Of the destination; new runs are entered.
+    New runs are entered into the destination's state.
     """
     tasks: dict[str, RunTask] = {}
     owners = {file: name for name, known in state.runs.items() for file in _paths_of(known)}

@@ -11,23 +11,21 @@ been written, what comes next begins a new file for that reason.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from ms_summary_bridge.convert.batches import JudgedBatch
-from ms_summary_bridge.convert.sink import WRITER_CONVERT, RunSink
+from ms_summary_bridge.convert.sink import MAX_SECONDS, RunSink
 from ms_summary_bridge.events import Encoded, Event, FileVersion, LostValue, SessionLog
 from ms_summary_bridge.files.file_names import LINEAGE_SUFFIX
 from ms_summary_bridge.formats.mindspore import FORMAT as MINDSPORE
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder
+from ms_summary_bridge.formats.plugin_data import WRITER_CONVERT
 from ms_summary_bridge.formats.sessions import hparams, lineage
 from ms_summary_bridge.formats.sessions.session import SESSION_KINDS
 from ms_summary_bridge.formats.tensorboard import FILE_VERSION, FORMAT, TensorBoardEncoder
-from ms_summary_bridge.runs.archive import LINEAGE
 from ms_summary_bridge.values import Opaque
 
 __all__ = ["TensorBoardSink"]
-
-_MAX_SECONDS: Final = 9_999_999_999
 
 
 class TensorBoardSink(RunSink):
@@ -35,8 +33,8 @@ class TensorBoardSink(RunSink):
 
     format = FORMAT
 
-    def __init__(self, directory: str, **arguments: Any) -> None:
-        super().__init__(directory, **arguments)
+    def __init__(self, *outputs: Any, **arguments: Any) -> None:
+        super().__init__(*outputs, **arguments)
         self._encoder = TensorBoardEncoder(self.names)
         self._mark: int | None = None  # step of the restart that the next file begins with
         self._has_points = True  # the file that grows holds more than marks
@@ -52,41 +50,17 @@ class TensorBoardSink(RunSink):
         self.begin_file()
         self._mark = step
 
-    def write_batch(self, batch: JudgedBatch) -> None:
-        """Writes records that hold all of their events."""
-        super().write_batch(batch)
-        self._has_points = True
-
-    def write(self, event: Event, source: str = "") -> Encoded | None:
-        """Writes one event, counts what is lost, and returns what became of it.
-
-        Raises:
-            LogdirError: A file cannot be written, or holds something else.
-        """
-        if source == LINEAGE and isinstance(event.content, Opaque):
-            self._note_lineage(event, event.content)
-            return None
-        encoded = self._encoder.encode(event)
-        self._account(event, encoded, source)
-        if encoded.payload is None:
-            return encoded
-        if self._begins_new_file:
-            self._begin(event)
-        else:
-            self._open_last()
-        self._has_points = self._has_points or not isinstance(event.content, SessionLog)
-        if self._writer is not None:
-            self._writer.write(encoded.payload)
-        return encoded
-
-    def write_version(self, event: Event, source: str = "") -> None:
+    def write_version(self, event: Event) -> None:
         """Keeps a source file's version event: the output's own files begin with another."""
-        self._keep_version(event, source)
-        if source == MINDSPORE and event.wall_time not in self._state.start_times:
+        super().write_version(event)
+        if event.format == MINDSPORE and not event.is_lineage and event.wall_time not in self._state.start_times:
             self._state.start_times.append(event.wall_time)
 
-    def _note_lineage(self, event: Event, content: Opaque) -> None:
-        """Takes note of a lineage record; of each kind the last one is shown, and all are in the archive."""
+    def _encode(self, event: Event) -> Encoded | None:
+        content = event.content
+        if not event.is_lineage or not isinstance(content, Opaque):
+            return self._encoder.encode(event)
+        # Of each kind of lineage the last record is shown, in a file of its own, and all are in the archive.
         losses: tuple[LostValue, ...] = ()
         is_shown = True
         if content.kind in SESSION_KINDS:
@@ -95,12 +69,21 @@ class TensorBoardSink(RunSink):
         else:
             encoded = self._encoder.encode(event)
             losses, is_shown = encoded.losses, encoded.payload is not None
-        shown = self._state.session.get(content.kind, content.payload)
-        if is_shown and shown != content.payload:
-            losses += (LostValue(content.kind, "", "an earlier one of its run: TensorBoard shows the last"),)
-        self._account(event, Encoded(None, losses, event), LINEAGE)
         if is_shown:
+            shown = self._state.session.get(content.kind, content.payload)
+            if shown != content.payload:
+                losses += (LostValue(content.kind, "", "an earlier one of its run: TensorBoard shows the last"),)
             self._state.session[content.kind] = content.payload
+        return Encoded(None, losses, event)
+
+    def write_batch(self, batch: JudgedBatch) -> None:
+        """Writes records that hold all of their events."""
+        super().write_batch(batch)
+        self._has_points = True
+
+    def _put(self, event: Event, payload: bytes) -> None:
+        super()._put(event, payload)
+        self._has_points = self._has_points or not isinstance(event.content, SessionLog)
 
     def end_sources(self, *, grows: bool = False) -> None:
         """Writes what the lineage becomes into a file of its own.
@@ -114,40 +97,30 @@ class TensorBoardSink(RunSink):
         records = self._state.session
         if not records or (grows and not records.keys() & {"train_lineage", "evaluation_lineage"}):
             return
-        times = []
-        payloads: list[bytes | None] = []
-        for kind, payload in sorted(records.items()):
-            event = MindSporeDecoder(is_lineage=True).decode(payload)
-            times.append(event.wall_time)
-            if kind not in SESSION_KINDS:
-                payloads.append(self._encoder.encode(event).payload)
+        decoder = MindSporeDecoder(is_lineage=True)
+        events = [decoder.decode(payload) for _, payload in sorted(records.items())]
+        payloads = [self._encoder.encode(event).payload for event in events if event.content.kind not in SESSION_KINDS]
         if records.keys() & {*SESSION_KINDS}:
             session = lineage.read_lineage(records, sorted(self._state.start_times))
             self._say_once("lineage", "", session.left_out)
             if not session.is_empty:
-                payloads += [
-                    hparams.encode_session_start(session),
-                    hparams.encode_session_end(session, self.names.kinds),
-                ]
+                payloads.append(hparams.encode_session_start(session))
+                payloads.append(hparams.encode_session_end(session, self.names.kinds))
         if not payloads:
             return
         # Behind the files of the training in the order of names, in which TensorBoard's slow loader goes.
-        seconds = min(max(0, int(max(times))), _MAX_SECONDS)
+        times = [event.wall_time for event in events]
+        seconds = min(max(0, int(max(times))), MAX_SECONDS)
         name = f"events.out.tfevents.{seconds:010d}.{self._host}{LINEAGE_SUFFIX}"
-        head = self._encoder.encode(Event(min(times), 0, FileVersion(FILE_VERSION, WRITER_CONVERT), FORMAT)).payload
-        self._replace_lineage(name, [payload for payload in (head, *payloads) if payload is not None])
+        head = self._own(Event(min(times), 0, FileVersion(FILE_VERSION, WRITER_CONVERT), FORMAT))
+        self._replace_lineage(name, [head, *(payload for payload in payloads if payload is not None)])
 
-    def _begin(self, event: Event) -> None:
-        outputs = self._state.outputs
-        seconds = self._seconds
-        if outputs:  # every reader takes the files in the order of their seconds, and the slow loader in that of names
-            seconds = max(seconds, int(outputs[-1].name.split(".")[3]) + 1)
-        name = f"events.out.tfevents.{seconds:010d}.{self._host}.{len(outputs):04d}"
-        version = FileVersion(FILE_VERSION, self._written_by)
-        heads: list[tuple[int, FileVersion | SessionLog]] = [(0, version)]
+    def _begin(self, wall_time: float) -> None:
+        seconds, number = self._next_seconds(self._seconds), len(self._state.outputs)
+        head = [Event(wall_time, 0, FileVersion(FILE_VERSION, self._written_by), FORMAT)]
         if self._mark is not None:
-            heads += [(self._mark, SessionLog(SessionLog.START))] * (1 if self._state.has_mark else 2)
+            mark = Event(wall_time, self._mark, SessionLog(SessionLog.START), FORMAT)
+            head += [mark] * (1 if self._state.has_mark else 2)
             self._mark, self._state.has_mark = None, True
-        payloads = [self._encoder.encode(Event(event.wall_time, step, head, FORMAT)).payload for step, head in heads]
-        self._begin_file(name, [payload for payload in payloads if payload is not None])
+        self._begin_file(f"events.out.tfevents.{seconds:010d}.{self._host}.{number:04d}", *head)
         self._has_points = False

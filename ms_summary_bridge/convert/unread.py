@@ -1,28 +1,36 @@
-"""Unread: what of a run's source files has not been converted yet."""
+"""Unread: what of a run's source files has not been converted yet, and how a file is known again."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 from ms_summary_bridge.convert.restarts import FileWalk, may_grow
-from ms_summary_bridge.convert.state import FileState, RunState, Undecided, is_same_file
+from ms_summary_bridge.convert.state import FileState, RunState, Undecided
 from ms_summary_bridge.convert.task import RunTask, relative_path
+from ms_summary_bridge.errors import ReadError
 from ms_summary_bridge.events import Decoder
-from ms_summary_bridge.files.event_file import peek
-from ms_summary_bridge.runs.logdir import LogFile
+from ms_summary_bridge.files.event_file import open_source, peek
+from ms_summary_bridge.runs.log_files import LogFile
 
 __all__ = [
     "Unread",
     "begin_walk",
     "find_growing",
     "find_unread",
+    "identify",
     "is_late",
+    "is_same_file",
     "is_unchanged",
     "is_written_at_once",
     "sizes_of",
 ]
+
+_HEAD_BYTES: Final = 4096
+_TAIL_BYTES: Final = 64
 
 
 class Unread(msgspec.Struct):
@@ -127,3 +135,33 @@ def is_unchanged(task: RunTask) -> bool:
     return sizes.keys() == known.keys() and all(
         known[name].offset == size and is_same_file(path, size, known[name]) for name, (path, size) in sizes.items()
     )
+
+
+def identify(path: str, offset: int, order: int) -> FileState:
+    """Returns the state of a source file that has been converted up to `offset`.
+
+    Raises:
+        ReadError: It cannot be read.
+    """
+    head_bytes = min(offset, _HEAD_BYTES)
+    head, tail = _hashes(path, head_bytes, offset)
+    return FileState(offset, head_bytes, head, tail, order)
+
+
+def is_same_file(path: str, size: int, known: FileState) -> bool:
+    """Whether a source file still is the one that was converted, at most grown."""
+    if size < known.offset:
+        return False
+    return (known.head, known.tail) == _hashes(path, known.head_bytes, known.offset)
+
+
+def _hashes(path: str, head_bytes: int, offset: int) -> tuple[str, str]:
+    try:
+        with open_source(path) as file:
+            head = file.read(head_bytes) if head_bytes else b""
+            start = max(0, offset - _TAIL_BYTES)
+            file.seek(start)
+            tail = file.read(offset - start) if offset else b""
+    except OSError as error:
+        raise ReadError.of_system(path, "read", error) from error
+    return (hashlib.blake2b(head, digest_size=16).hexdigest(), hashlib.blake2b(tail, digest_size=16).hexdigest())

@@ -28,7 +28,8 @@ def unread_bytes(task: RunTask) -> int:
     """Returns how many bytes of a run's files are not converted yet."""
     files = task.state.files
     known = {path: file.offset for path, file in files.items()}
-    return sum(max(0, file.size - known.get(relative_path(file.path, task.source), 0)) for file in task.run.sources)
+    sources = (*task.run.sources, *task.live_files)
+    return sum(max(0, file.size - known.get(relative_path(file.path, task.source), 0)) for file in sources)
 
 
 def convert_runs(

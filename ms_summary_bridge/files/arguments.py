@@ -12,15 +12,10 @@ __all__ = ["check_choice", "check_number", "check_path"]
 
 
 def check_path(name: str, value: Any, *, is_local: bool = False) -> str:
-    """Returns a path as text.
-
-    Args:
-        name: Of the argument.
-        value: A str or an `os.PathLike[str]`.
-        is_local: A URL is refused.
+    """Returns a path, given as a str or an `os.PathLike[str]`, as text; with `is_local`, URLs are refused.
 
     Raises:
-        UsageError: It is something else, or empty, or no path can be so.
+        UsageError: It is something else, or empty, or cannot be a path.
     """
     try:
         path = os.fspath(value)
@@ -36,11 +31,7 @@ def check_path(name: str, value: Any, *, is_local: bool = False) -> str:
 
 
 def check_number(name: str, value: Any, least: int, most: int | None = None) -> None:
-    """Refuses what is not a whole number of at least, and at most, so much.
-
-    Raises:
-        UsageError: It is not.
-    """
+    """Raises UsageError for what is not a whole number from `least` to `most`."""
     is_whole = isinstance(value, int) and not isinstance(value, bool)
     if not is_whole or value < least or (most is not None and value > most):
         end = "on" if most is None else f"to {most}"
@@ -48,10 +39,6 @@ def check_number(name: str, value: Any, least: int, most: int | None = None) -> 
 
 
 def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
-    """Refuses what is none of several values.
-
-    Raises:
-        UsageError: It is not.
-    """
+    """Raises UsageError for what is not one of several values."""
     if not any(type(value) is type(choice) and value == choice for choice in choices):
         raise UsageError(f"{name}: must be {' or '.join(map(repr, choices))}, not {value!r}")

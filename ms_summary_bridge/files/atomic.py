@@ -25,12 +25,7 @@ _MAKING: Final = os.O_CREAT | os.O_CLOEXEC
 
 
 def replace_file(path: str, data: bytes, *, is_synced: bool = False) -> None:
-    """Writes a file, or replaces one and keeps its permissions.
-
-    Args:
-        path: The file; its directory is there.
-        data: All that it holds.
-        is_synced: Wait until the disk has it.
+    """Writes a file, or replaces one and keeps its permissions; with `is_synced` it waits until the disk has it.
 
     Raises:
         WriteError: It cannot be written; an old one stays as it is.
@@ -123,12 +118,10 @@ def _is_ours(descriptor: int, name: str) -> bool:
 
 
 def replace_link(path: str, target: str, scratch: str) -> None:
-    """Makes a symbolic link, or replaces one, in one step.
+    """Makes a symbolic link to `target`, or replaces one, in one step.
 
-    Args:
-        path: The link.
-        target: Where it leads.
-        scratch: Directory on the same file system, in which nobody looks: a link beside `path` would be followed.
+    It is made in `scratch`, a directory of the same file system in which nobody looks: a link beside `path` would be
+    followed.
 
     Raises:
         WriteError: It cannot be written, or `path` is a directory.
@@ -163,10 +156,7 @@ def sync(path: str) -> None:
 def try_lock(descriptor: int, *, is_shared: bool = False, is_waiting: bool = False) -> bool:
     """Locks an open file until it is closed, which the system does when the process dies; False if another has it.
 
-    Args:
-        descriptor: The file.
-        is_shared: Several may hold it, but nobody alone.
-        is_waiting: Wait until nobody else has it.
+    With `is_shared`, several may hold it but nobody alone; with `is_waiting`, it waits until it can have it.
 
     Raises:
         OSError: The file system has no locks.
@@ -187,24 +177,20 @@ def take_lock(path: str) -> int | None:
     Raises:
         WriteError: It cannot be made, or not be locked.
     """
-    descriptor = -1
-    try:
-        descriptor = os.open(path, os.O_RDWR | _MAKING, 0o644)
-        if try_lock(descriptor):
-            return descriptor
-    except OSError as error:
-        if descriptor >= 0:
-            os.close(descriptor)
-        raise WriteError.of_system(path, "locked", error) from error
-    os.close(descriptor)
+    with ExitStack() as stack:
+        try:
+            descriptor = os.open(path, os.O_RDWR | _MAKING, 0o644)
+            stack.callback(os.close, descriptor)
+            if try_lock(descriptor):
+                stack.pop_all()
+                return descriptor
+        except OSError as error:
+            raise WriteError.of_system(path, "locked", error) from error
     return None
 
 
 def check_place(path: str) -> None:
-    """Finds out, without writing, whether a file could be made or written.
-
-    Args:
-        path: Of the file; directories may be missing.
+    """Finds out, without writing, whether a file could be made or written; directories may be missing.
 
     Raises:
         WriteError: A name is too long, or what is there already cannot be written.

@@ -26,6 +26,7 @@ from ms_summary_bridge.errors import (
 )
 from ms_summary_bridge.events import Decoder, Event
 from ms_summary_bridge.files.arguments import check_number, check_path
+from ms_summary_bridge.files.record_decoder import RecordDecoder
 from ms_summary_bridge.files.records import (
     FOOTER_BYTES,
     HEADER_BYTES,
@@ -35,7 +36,6 @@ from ms_summary_bridge.files.records import (
     Padding,
     Piece,
     Record,
-    RecordDecoder,
 )
 
 __all__ = [
@@ -132,13 +132,9 @@ def _batches(
 def read_pieces(
     path: Path, *, offset: int = 0, chunk_bytes: int = CHUNK_BYTES, max_record_bytes: int = MAX_RECORD_BYTES
 ) -> Iterator[Piece]:
-    """Reads a file's records, once, in bounded memory (a chunk, and one record if that is longer).
+    """Reads a file's records from `offset` on, once, in bounded memory (a chunk, and one record if that is longer).
 
-    Args:
-        path: Local file or fsspec URL.
-        offset: Position of the first byte to read.
-        chunk_bytes: How much to read at a time.
-        max_record_bytes: A declared length above this is taken for damage.
+    A declared length above `max_record_bytes` is taken for damage.
 
     Yields:
         Records and what stands between them; at most one `Incomplete`, as the last piece.
@@ -167,6 +163,7 @@ class EventFileReader:
         offset: Where to resume: behind the last piece given out. For `Incomplete` its start, and so for damage and
             padding that reach to the end of the file, since more bytes may complete a record there.
         record_offset: Start of the piece that was given out last.
+        payload: Bytes of the event that was given out last.
         records_read: Whole records met so far, those that are no events included.
 
     Raises:
@@ -192,6 +189,7 @@ class EventFileReader:
             raise UsageError(f"decoder: must have a method decode, not {decoder!r}")
         self.offset = offset
         self.record_offset = offset
+        self.payload = b""
         self.records_read = 0
         self._decoder = decoder
         self._limits = (chunk_bytes, max_record_bytes)
@@ -212,7 +210,7 @@ class EventFileReader:
             for pieces, resume in _batches(source, self.path, self.offset, *self._limits):
                 for piece in pieces:
                     if isinstance(piece, Record):
-                        payload = piece.payload
+                        self.payload = payload = piece.payload
                         start = piece.offset
                         self.record_offset = start
                         self.offset = end = start + _FRAME_BYTES + len(payload)
@@ -297,9 +295,7 @@ def _has_more(source: BinaryIO, path: str, position: int) -> bool:
 def last_wall_time(path: Path, decoder: Decoder) -> float | None:
     """Returns the wall_time of a file's last event, reading only its tail; None when it has no event.
 
-    Args:
-        path: Local file or fsspec URL.
-        decoder: A codec of the file's format that nobody else uses: it is fed events out of order.
+    The decoder must be one that nobody else uses: it is fed events out of order.
 
     Raises:
         LogdirError: The file cannot be opened or read.

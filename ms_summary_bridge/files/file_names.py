@@ -16,11 +16,12 @@ import re
 from typing import Final
 
 __all__ = [
-    "ARCHIVE_SUFFIX",
+    "LINEAGE",
     "LINEAGE_SUFFIX",
     "MINDSPORE",
     "TENSORBOARD",
-    "archive_format",
+    "archive_name",
+    "archive_source",
     "format_of_name",
     "is_archive",
     "is_wanted",
@@ -29,10 +30,11 @@ __all__ = [
 
 MINDSPORE: Final = "mindspore"
 TENSORBOARD: Final = "tensorboard"
-ARCHIVE_SUFFIX: Final = ".archive"
+LINEAGE: Final = "mindspore_lineage"
+"""Format of lineage files: MindSpore's framing, other event fields."""
 LINEAGE_SUFFIX: Final = ".lineage"
 """Of a TensorBoard file of ours: what a run's lineage files become."""
-_ARCHIVE_PREFIX: Final = "ms_summary_bridge."
+_ARCHIVE: Final = "ms_summary_bridge.", ".archive"
 _MINDSPORE_NAME: Final = re.compile(r"summary\.([0-9]+)")  # what MindInsight searches for
 _MINDSPORE_FULL: Final = re.compile(r"\.out\.events\.summary\.([0-9]+)")  # the same, past a prefix that looks like it
 _TENSORBOARD_NAME: Final = re.compile(r"tfevents\.([0-9]+)")
@@ -42,13 +44,18 @@ _PROCESS: Final = re.compile(r"\.[0-9]+\.([0-9]+)$")
 
 def is_archive(name: str) -> bool:
     """Whether a file name is that of an archive of ours: `ms_summary_bridge.<format>.archive`."""
-    return name.startswith(_ARCHIVE_PREFIX) and name.endswith(ARCHIVE_SUFFIX)
+    return name.startswith(_ARCHIVE[0]) and name.endswith(_ARCHIVE[1])
 
 
-def archive_format(path: str) -> str:
-    """Returns the format of the records in an archive of ours, by its name."""
-    name = re.split(r"[/\\]", path)[-1].removeprefix(_ARCHIVE_PREFIX)
-    return TENSORBOARD if name.startswith(TENSORBOARD) else MINDSPORE
+def archive_name(source: str) -> str:
+    """Returns the file name of the archive for records of one source format."""
+    return source.join(_ARCHIVE)
+
+
+def archive_source(path: str) -> str:
+    """Returns the format of the records in an archive of ours, by the name in its path."""
+    name = re.split(r"[/\\]", path.split("::")[0])[-1]
+    return name.removeprefix(_ARCHIVE[0]).removesuffix(_ARCHIVE[1])
 
 
 def is_wanted(name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -16,6 +16,9 @@ __all__ = ["Directory", "Problem", "WalkLog", "walk_local", "walk_url"]
 _OF_RSYNC: Final = (".~tmp~", ".rsync-partial")
 """Where rsync keeps what it is still copying (`--delay-updates`, `--partial-dir`): files with their final names, which
 are no run of their own and will be renamed into the directory above."""
+
+_Seen: TypeAlias = set[tuple[int, int]]
+"""Device and inode of each file and directory that was taken."""
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -42,7 +45,7 @@ class Directory(msgspec.Struct):
 
 
 class WalkLog(msgspec.Struct):
-    """What a walk has to say besides what it finds."""
+    """What a walk meets besides what it finds."""
 
     problems: list[Problem] = msgspec.field(default_factory=list)
     empty: list[Problem] = msgspec.field(default_factory=list)
@@ -66,7 +69,7 @@ def walk_local(source: str, log: WalkLog) -> list[Directory]:
     if not stat.S_ISDIR(mode):
         raise ReadError(f"{source}: neither a directory nor a regular file")
     found: dict[str, Directory] = {}
-    seen: set[tuple[int, int]] = set()
+    seen: _Seen = set()
     links: list[tuple[str, str, str]] = []  # path, name, name of the directory it stands in
     _walk_real(source, ".", found, seen, links, log)
     while links:  # after all that is no link, so that what lies below the source keeps its real name
@@ -79,12 +82,7 @@ def walk_local(source: str, log: WalkLog) -> list[Directory]:
 
 
 def _walk_real(
-    top: str,
-    top_name: str,
-    found: dict[str, Directory],
-    seen: set[tuple[int, int]],
-    links: list[tuple[str, str, str]],
-    log: WalkLog,
+    top: str, top_name: str, found: dict[str, Directory], seen: _Seen, links: list[tuple[str, str, str]], log: WalkLog
 ) -> None:
     """Takes the directories below `top` that were not seen yet; puts the links in them aside."""
     pending = [(top, top_name)]
@@ -114,7 +112,7 @@ def _walk_real(
         pending += reversed(below)
 
 
-def _add_file(path: str, directory: Directory, seen: set[tuple[int, int]], log: WalkLog) -> None:
+def _add_file(path: str, directory: Directory, seen: _Seen, log: WalkLog) -> None:
     try:
         status = os.stat(path)
     except OSError as error:

@@ -1,21 +1,18 @@
-"""Writes files of records so that they always end with a whole one.
-
-Local files only.
-"""
+"""Writes local files of records so that they always end with a whole one."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from collections.abc import Callable
-from types import TracebackType
 
 from crc32c import crc32c
 
 from ms_summary_bridge.errors import ClosedError, FileTakenError, LogdirError, OutputChangedError, WriteError
 from ms_summary_bridge.files.arguments import check_number, check_path
 from ms_summary_bridge.files.event_file import CHUNK_BYTES, Path
-from ms_summary_bridge.files.records import decode_record, encode_record
+from ms_summary_bridge.files.record_decoder import RecordDecoder
+from ms_summary_bridge.files.records import Record, encode_record
 
 __all__ = ["RecordWriter", "create_unique"]
 
@@ -122,12 +119,7 @@ class RecordWriter:
             data = os.pread(self._fd, self._written - offset, offset) + b"".join(self._pending)
         except OSError as error:
             raise WriteError.of_system(self.path, "read back", error) from error
-        payloads = []
-        while data:
-            record = decode_record(data)
-            payloads.append(record.payload)
-            data = data[record.end :]
-        return payloads
+        return [piece.payload for piece in RecordDecoder().feed(data) if isinstance(piece, Record)]
 
     @property
     def surplus(self) -> int:
@@ -256,7 +248,7 @@ class RecordWriter:
     def __enter__(self) -> RecordWriter:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, at: object) -> None:
         try:
             self.close()
         except LogdirError:

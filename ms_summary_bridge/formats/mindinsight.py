@@ -230,7 +230,7 @@ def _as_png(encoded: bytes) -> tuple[Image, str]:
 def _draw_as_png(picture: PillowImage.Image) -> tuple[Image, str]:
     width, height = picture.size
     if width * height > MAX_PIXELS:
-        raise InvalidValueError(f"{width} x {height} are {width * height:,} pixels, and {_LIMIT}")
+        raise InvalidValueError(f"{width} x {height} pixels, and {_LIMIT}")
     frames = getattr(picture, "n_frames", 1)
     mode = picture.mode if picture.mode in _CHANNELS else "RGBA" if picture.has_transparency_data else "RGB"
     output = io.BytesIO()

@@ -13,6 +13,8 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
+
 from ms_summary_bridge.errors import EventDecodeError, InvalidValueError, UnsupportedValueError, ValueConversionError
 from ms_summary_bridge.events import Content, Encoded, Event, FileVersion, LostValue, SessionLog, Summary, TaggedValue
 from ms_summary_bridge.formats import wire
@@ -27,7 +29,7 @@ from ms_summary_bridge.formats.tensor import decode_mindspore_tensor, encode_min
 from ms_summary_bridge.formats.untimed import as_untimed
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor
 
-__all__ = ["FILE_VERSION", "FORMAT", "MindSporeDecoder", "MindSporeEncoder", "is_of_lineage_file"]
+__all__ = ["FILE_VERSION", "FORMAT", "MindSporeDecoder", "MindSporeEncoder"]
 
 FORMAT: Final = "mindspore"
 FILE_VERSION: Final = "MindSpore.Event:1"
@@ -41,11 +43,6 @@ _LINEAGE_FILE: Final = {
     0x52: "user_defined_info",
 }
 _UNPACK_DOUBLE: Final = struct.Struct("<d").unpack_from
-
-
-def is_of_lineage_file(event: Event) -> bool:
-    """Whether an event of MindSpore's belongs into a lineage file, wherever it was found."""
-    return event.format == FORMAT and event.content.kind in _LINEAGE_FILE.values()
 
 
 class MindSporeDecoder:
@@ -116,13 +113,14 @@ class MindSporeDecoder:
             is_exact = is_exact and isinstance(content, FileVersion)
             content = FileVersion(content.version, writer) if isinstance(content, FileVersion) else content
         if not math.isfinite(wall_time):
-            return as_untimed(payload, wall_time, step or 0, content, FORMAT)
+            event = as_untimed(payload, wall_time, step or 0, content, FORMAT)
+            return msgspec.structs.replace(event, is_lineage=self._is_lineage)
         if isinstance(content, Opaque) or (
             is_exact and not unknown and (step is None) == isinstance(content, FileVersion)
         ):
             source = "tensorboard" if is_of_tensorboard else FORMAT
-            return Event(wall_time, step or 0, content, source, None, is_derived)
-        return Event(wall_time, step or 0, content, FORMAT, payload)
+            return Event(wall_time, step or 0, content, source, None, is_derived, self._is_lineage)
+        return Event(wall_time, step or 0, content, FORMAT, payload, is_lineage=self._is_lineage)
 
 
 def _decode_summary(
@@ -230,8 +228,6 @@ class MindSporeEncoder:
         self.names = names or TagNames()
         self._fits = fits
         self._has_graph = False
-        self.written: list[tuple[str, str]] = []
-        """Kind and name of each value of the last event that was no MindSpore event."""
 
     def encode(self, event: Event) -> Encoded:
         """Encodes one event.
@@ -239,7 +235,6 @@ class MindSporeEncoder:
         Loss: a float64 scalar or tensor is rounded to float32; kinds without a field in MindSpore's `Summary`
         are left out. Both are named in the result, and handed back in `archive`.
         """
-        self.written = []
         if event.format == FORMAT:
             if event.original is not None:
                 return Encoded(event.original)
@@ -261,12 +256,13 @@ class MindSporeEncoder:
             return Encoded(None, (LostValue(content.kind, "", f"MindSpore summaries have no {content.kind}"),), event)
         parts: list[bytes] = []
         losses: list[LostValue] = []
+        written: list[tuple[str, str]] = []
         has_original = False
         for tagged in content.values:
             if tagged.derived:
                 continue
             has_original = has_original or tagged.original is not None
-            messages, loss = self._encode_value(tagged, event.format)
+            messages, loss = self._encode_value(tagged, event.format, written)
             if loss:
                 losses.append(LostValue(tagged.value.kind, tagged.tag, loss))
             parts += messages
@@ -278,10 +274,11 @@ class MindSporeEncoder:
         if archive is None and has_original and self._fits and event.format not in (FORMAT, ""):
             parts, archive = _with_origins(event, content, parts)
         if content.values and not parts:
-            return Encoded(None, tuple(losses), archive)
+            return Encoded(None, tuple(losses), archive, tuple(written))
         body = b"".join([wire.length_delimited(b"\x0a", part) for part in parts])
         summary = wire.length_delimited(b"\x2a", body)
-        return Encoded(head + b"\x10" + wire.varint(event.step) + summary, tuple(losses), archive)
+        payload = head + b"\x10" + wire.varint(event.step) + summary
+        return Encoded(payload, tuple(losses), archive, tuple(written))
 
     def _encode_graph(self, event: Event, content: Opaque, head: bytes) -> Encoded:
         if content.kind == "meta_graph" and self._has_graph:  # TensorFlow writes the graph a second time in it
@@ -292,7 +289,9 @@ class MindSporeEncoder:
         self._has_graph = self._has_graph or encoded.payload is not None
         return encoded
 
-    def _encode_value(self, tagged: TaggedValue, source: str) -> tuple[list[bytes], str]:
+    def _encode_value(
+        self, tagged: TaggedValue, source: str, written: list[tuple[str, str]]
+    ) -> tuple[list[bytes], str]:
         """Returns the messages for one value (several for a batch of images), and what they do not hold."""
         value = tagged.value
         if source == FORMAT:
@@ -306,14 +305,14 @@ class MindSporeEncoder:
             fitted, loss = fit_value(tagged) if self._fits and source not in (FORMAT, "") else ([tagged], "")
             messages = []
             for part in fitted:
-                message, part_loss = self._encode_fitted(part, tagged.tag)
+                message, part_loss = self._encode_fitted(part, tagged.tag, written)
                 messages.append(message)
                 loss = "; ".join(dict.fromkeys(text for text in (loss, part_loss) if text))
         except ValueConversionError as error:
             return [], error.message
         return messages, loss
 
-    def _encode_fitted(self, tagged: TaggedValue, source_tag: str) -> tuple[bytes, str]:
+    def _encode_fitted(self, tagged: TaggedValue, source_tag: str, written: list[tuple[str, str]]) -> tuple[bytes, str]:
         value = tagged.value
         if isinstance(value, Opaque):
             raise UnsupportedValueError(value.reason or f"MindSpore summaries have no {value.kind}")
@@ -321,7 +320,7 @@ class MindSporeEncoder:
         if isinstance(value, Image):  # an image of a batch must not take the name of another series
             name = self.names.name(source_tag, "image", name.removeprefix(source_tag).lstrip("/"))
         field, loss = _ENCODERS[type(value)](value)
-        self.written.append((value.kind, name))
+        written.append((value.kind, name))
         if name != tagged.tag:
             loss = "under another name, since its own is taken"
         try:

@@ -12,7 +12,6 @@ from typing import Final
 import msgspec
 
 from ms_summary_bridge.errors import EventDecodeError
-from ms_summary_bridge.events import Event
 from ms_summary_bridge.formats import wire
 
 __all__ = [
@@ -20,6 +19,8 @@ __all__ = [
     "DATA_CLASS_TENSOR",
     "DERIVATION",
     "ORIGIN_KEY",
+    "WRITER_CONVERT",
+    "WRITER_LIVE",
     "WRITER_USER",
     "Origin",
     "decode_metadata",
@@ -30,7 +31,6 @@ __all__ = [
     "encode_metadata",
     "encode_origin",
     "encode_writer",
-    "is_users",
 ]
 
 DATA_CLASS_SCALAR: Final = 1
@@ -179,13 +179,12 @@ def decode_writer(payload: bytes, start: int, end: int) -> tuple[str, bool]:
     return writer, is_exact and bool(writer)
 
 
+WRITER_LIVE: Final = "ms_summary_bridge/live"
+"""Who wrote a file, as its first event says: the callback. Reading tells our files from others' by it."""
+WRITER_CONVERT: Final = "ms_summary_bridge/convert"
+"""The same of a conversion."""
 WRITER_USER: Final = "ms_summary_bridge/summary_writer"
 """Marks an event that a user wrote through the bridge's `SummaryWriter`: only TensorBoard's file has it."""
-
-
-def is_users(event: Event) -> bool:
-    """Whether a user wrote this event of a live TensorBoard file, rather than the callback."""
-    return event.original is not None and event.original.endswith(encode_writer(WRITER_USER))
 
 
 def encode_writer(writer: str) -> bytes:

@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import numpy as np
 
 from ms_summary_bridge.errors import InvalidValueError
@@ -38,6 +39,7 @@ from ms_summary_bridge.formats.graphs.events import draw_in_tensorboard, is_conv
 from ms_summary_bridge.formats.plugin_data import (
     DATA_CLASS_SCALAR,
     DATA_CLASS_TENSOR,
+    WRITER_USER,
     Origin,
     decode_metadata,
     decode_origin,
@@ -75,12 +77,14 @@ _MAX_EXACT_COUNT: Final = 1 << 53  # above it float64 does not hold every intege
 class TensorBoardDecoder:
     """Decodes the records of one run, in their order.
 
-    A writer may put a tag's metadata only on its first value, so what later tensors are is remembered here.
+    A writer may put a tag's metadata only on its first value, so what later tensors are is remembered.
+
+    Args:
+        plugins: Plugin of each tag that earlier values named; filled in, for a reader that goes on later.
     """
 
-    def __init__(self) -> None:
-        self.plugins: dict[str, str] = {}
-        """Plugin of each tag, from its first value with metadata; to be kept where reading goes on later."""
+    def __init__(self, plugins: dict[str, str] | None = None) -> None:
+        self._plugins = {} if plugins is None else plugins
         self._shapes = ScalarShapes(b"\x15", FORMAT)
 
     def decode(self, payload: bytes) -> Event:
@@ -142,14 +146,16 @@ class TensorBoardDecoder:
                 content = FileVersion(content.version, writer)
             else:
                 is_exact = False
+        by_user = writer == WRITER_USER
         if not math.isfinite(wall_time):
-            return as_untimed(payload, wall_time, step, content, FORMAT)
+            event = as_untimed(payload, wall_time, step, content, FORMAT)
+            return msgspec.structs.replace(event, by_user=by_user)
         carried = _carried_event(content)
         if carried is not None:
-            return Event(wall_time, step, carried, "mindspore")
+            return Event(wall_time, step, carried, "mindspore", is_lineage=True)
         if isinstance(content, Opaque) or (is_exact and not unknown):
-            return Event(wall_time, step, content, FORMAT, None, is_derived)
-        return Event(wall_time, step, content, FORMAT, payload)
+            return Event(wall_time, step, content, FORMAT, None, is_derived, by_user=by_user)
+        return Event(wall_time, step, content, FORMAT, payload, by_user=by_user)
 
     def _decode_summary(
         self, payload: bytes, start: int, end: int, before: tuple[TaggedValue, ...]
@@ -183,10 +189,10 @@ class TensorBoardDecoder:
             # A tag that is not UTF-8 cannot be encoded again, so such a value is kept as it was read.
             if is_plain and what is not None and what[0] == 0x15 and _is_utf8(tag):
                 return TaggedValue(tag, Scalar(payload[what[1] : what[2]]))
-            plugin, origin = self.plugins.get(tag, ""), None
+            plugin, origin = self._plugins.get(tag, ""), None
         else:
             plugin, content = decode_metadata(payload, *metadata)
-            plugin = self.plugins.setdefault(tag, plugin)
+            plugin = self._plugins.setdefault(tag, plugin)
             origin = decode_origin(content)
         message = payload[start:end]
         if origin is not None and origin.event is not None:

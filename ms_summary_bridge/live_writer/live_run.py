@@ -21,7 +21,7 @@ from ms_summary_bridge.convert.series import SeriesTable
 from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.events import Event, FileVersion, Summary, TaggedValue
 from ms_summary_bridge.formats import mindspore, tensorboard, wire
-from ms_summary_bridge.formats.plugin_data import WRITER_USER, encode_writer
+from ms_summary_bridge.formats.plugin_data import WRITER_LIVE, WRITER_USER, encode_writer
 from ms_summary_bridge.live_writer.live_file import LiveFile
 from ms_summary_bridge.live_writer.live_session import LINEAGE_KEYS, LiveSession
 from ms_summary_bridge.live_writer.run_config import LiveRunConfig
@@ -30,9 +30,7 @@ from ms_summary_bridge.values import Opaque, Scalar, Value
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["WRITER_LIVE", "LiveRun"]
-
-WRITER_LIVE: Final = "ms_summary_bridge/live"
+__all__ = ["LiveRun"]
 
 _ARRAYS: Final = ("scalar", "histogram", "image", "tensor", "pixels")
 _OPEN_MODE: Final = 0o600  # as MindSpore's own writer: readable by others' tools as "still being written"

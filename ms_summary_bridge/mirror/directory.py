@@ -32,7 +32,8 @@ from ms_summary_bridge.files.atomic import replace_link
 from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD, format_of_name
 from ms_summary_bridge.mirror.home import Home, clear_directory, size_of
 from ms_summary_bridge.mirror.overlay import Shown
-from ms_summary_bridge.runs.logdir import LIVE, SOURCE, Logdir, Run, discover
+from ms_summary_bridge.runs.log_files import LIVE, SOURCE
+from ms_summary_bridge.runs.logdir import Logdir, Run, discover
 from ms_summary_bridge.runs.report import Report
 
 __all__ = ["FileFact", "MirroredDirectory"]

@@ -21,7 +21,8 @@ from ms_summary_bridge.files.atomic import replace_file, replace_link, replacing
 from ms_summary_bridge.files.file_names import is_wanted
 from ms_summary_bridge.files.records import encode_record
 from ms_summary_bridge.formats.mindspore import MindSporeEncoder
-from ms_summary_bridge.runs.logdir import LogFile, Run
+from ms_summary_bridge.runs.log_files import LogFile
+from ms_summary_bridge.runs.logdir import Run
 
 __all__ = ["holds_conversion", "link_run", "unlink_run"]
 

@@ -11,11 +11,9 @@ checksum so that they are found again behind a damaged range.
 
 from __future__ import annotations
 
-import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
@@ -24,6 +22,7 @@ from crc32c import crc32c
 from ms_summary_bridge.errors import UsageError
 from ms_summary_bridge.events import Decoder, Encoder, Event, FileVersion, SessionLog
 from ms_summary_bridge.files.event_file import EventFileReader
+from ms_summary_bridge.files.file_names import LINEAGE, archive_name
 from ms_summary_bridge.files.record_writer import RecordWriter
 from ms_summary_bridge.files.records import Damage, Incomplete, Padding
 from ms_summary_bridge.formats import mindspore, tensorboard
@@ -36,46 +35,38 @@ __all__ = [
     "ArchiveWriter",
     "PlaceCounter",
     "archive_name",
-    "archive_sources",
     "make_decoder",
     "make_encoder",
+    "place_in",
     "read_archive",
     "restore",
+    "source_of",
 ]
-
-LINEAGE: Final = "mindspore_lineage"
-"""Name of the format of lineage files: MindSpore's framing, other event fields."""
 
 _PLACE: Final = "ms_summary_bridge.archive "
 _PLACE_TEXT: Final = re.compile(_PLACE + r"(replaces|follows) ([0-9]{1,19}) ([0-9a-f]{8})(?: ([0-9]{1,9}))?")
 _SMALLEST_RECORD: Final = 25  # 16 bytes around a payload that has at least a time
 _FAR: Final = 10_000  # originals to look through where nothing says how many events are gone
 _Fault: TypeAlias = Damage | Padding | Incomplete
-_DECODERS: Final = (mindspore.FORMAT, LINEAGE, tensorboard.FORMAT)
 
 
-def archive_name(source: str) -> str:
-    """Returns the file name of the archive for records of one source format."""
-    return f"ms_summary_bridge.{source}.archive"
-
-
-def archive_sources(directory: str) -> list[str]:
-    """Returns the source formats for which `directory` holds an archive."""
-    return [source for source in _DECODERS if os.path.isfile(os.path.join(directory, archive_name(source)))]
-
-
-def make_decoder(source: str) -> Decoder:
-    """Returns a fresh decoder for `mindspore`, `mindspore_lineage` or `tensorboard`."""
+def make_decoder(source: str, plugins: dict[str, str] | None = None) -> Decoder:
+    """Returns a fresh decoder for `mindspore`, `mindspore_lineage` or `tensorboard`; `plugins` as the last one's."""
     if source == tensorboard.FORMAT:
-        return tensorboard.TensorBoardDecoder()
-    if source in _DECODERS:
+        return tensorboard.TensorBoardDecoder(plugins)
+    if source in (mindspore.FORMAT, LINEAGE):
         return mindspore.MindSporeDecoder(is_lineage=source == LINEAGE)
-    raise UsageError(f"no such format: {source!r}")
+    raise UsageError(f"format: must be mindspore, mindspore_lineage or tensorboard, not {source!r}")
 
 
 def make_encoder(target: str) -> Encoder:
     """Returns a fresh encoder for the same names as `make_decoder`."""
     return tensorboard.TensorBoardEncoder() if target == tensorboard.FORMAT else mindspore.MindSporeEncoder()
+
+
+def source_of(event: Event) -> str:
+    """Returns the name by which `make_decoder` knows an event's format."""
+    return LINEAGE if event.is_lineage else event.format
 
 
 class ArchivePosition(msgspec.Struct, frozen=True):
@@ -132,36 +123,16 @@ class PlaceCounter:
 
 
 class ArchiveWriter:
-    """Writes one archive; the file is made when the first event comes.
+    """Writes one archive.
 
     Args:
-        directory: Where the output of the run lies.
+        file: At the end of what an earlier session wrote.
         source: Format of the events.
-        offset: Where an earlier session ended; 0 for a new archive.
-        checksum: Of the bytes before `offset`; None where it is not known.
-        is_dry: Count, but write nothing.
     """
 
-    def __init__(
-        self, directory: str, source: str, *, offset: int = 0, checksum: int | None = 0, is_dry: bool = False
-    ) -> None:
-        self.path = os.path.join(directory, archive_name(source))
+    def __init__(self, file: RecordWriter, source: str) -> None:
+        self.file = file
         self._encoder = make_encoder(source)
-        self._source = source
-        self._start = offset
-        self._checksum = checksum
-        self._is_dry = is_dry
-        self._writer: RecordWriter | None = None
-
-    @property
-    def offset(self) -> int:
-        """Position after the last record."""
-        return self._writer.offset if self._writer else self._start
-
-    @property
-    def checksum(self) -> int | None:
-        """Checksum of all that was written before the last flush, earlier sessions included; None if not known."""
-        return self._writer.checksum if self._writer else self._checksum
 
     def write(self, event: Event, place: ArchivePosition) -> None:
         """Adds one event of the source format at its place; it is encoded back to an equal message.
@@ -169,31 +140,20 @@ class ArchiveWriter:
         Raises:
             LogdirError: The file cannot be written, or holds something else.
         """
-        if self._is_dry:
-            return
-        if self._writer is None:
-            resumes = self._start or Path(self.path).exists()
-            self._writer = RecordWriter(self.path, offset=self._start if resumes else None, checksum=self._checksum)
-            if not self._start:
-                self._put(Event(event.wall_time, 0, FileVersion(""), "", None))
+        if not self.file.offset:
+            self._put(Event(event.wall_time, 0, FileVersion(""), "", None))
         self._put(Event(event.wall_time, 0, FileVersion(place.encode()), event.format))
         self._put(event)
 
     def _put(self, event: Event) -> None:
         payload = self._encoder.encode(event).payload
         assert payload is not None  # same format: there is a place for everything
-        assert self._writer is not None
-        self._writer.write(payload)
+        self.file.write(payload)
 
-    def flush(self) -> None:
-        """Hands everything written so far to the operating system."""
-        if self._writer is not None:
-            self._writer.flush()
 
-    def close(self) -> None:
-        """Flushes and closes; may be called again."""
-        if self._writer is not None:
-            self._writer.close()
+def place_in(event: Event) -> ArchivePosition | None:
+    """Returns the place that an archive's version event names; None for any other event."""
+    return ArchivePosition.decode(event.content.version) if isinstance(event.content, FileVersion) else None
 
 
 def read_archive(path: str, source: str) -> Iterator[tuple[ArchivePosition, Event] | _Fault]:
@@ -202,10 +162,7 @@ def read_archive(path: str, source: str) -> Iterator[tuple[ArchivePosition, Even
     for item in EventFileReader(path, make_decoder(source)):
         if not isinstance(item, Event):
             yield item
-        elif (
-            isinstance(item.content, FileVersion)
-            and (found := ArchivePosition.decode(item.content.version)) is not None
-        ):
+        elif (found := place_in(item)) is not None:
             place = found
         elif place is not None:
             yield place, item

@@ -6,23 +6,22 @@ derived values are left out, and what the archive holds stands in the place of w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 from crc32c import crc32c
 
-from ms_summary_bridge.events import Decoder, Event, FileVersion, SessionLog, Summary
+from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary
 from ms_summary_bridge.files.event_file import EventFileReader
-from ms_summary_bridge.files.file_names import LINEAGE_SUFFIX
+from ms_summary_bridge.files.file_names import LINEAGE, MINDSPORE, TENSORBOARD
 from ms_summary_bridge.files.records import Damage, Incomplete, Padding
-from ms_summary_bridge.formats import mindspore, tensorboard
-from ms_summary_bridge.formats.plugin_data import is_users
-from ms_summary_bridge.runs.archive import LINEAGE, ArchivePosition, archive_name, make_decoder, read_archive, restore
+from ms_summary_bridge.runs.archive import ArchivePosition, make_decoder, read_archive, restore
 from ms_summary_bridge.runs.graph_file import read_graph_file
-from ms_summary_bridge.runs.logdir import CONVERT, LogFile, Run
+from ms_summary_bridge.runs.log_files import CONVERT, LogFile
+from ms_summary_bridge.runs.logdir import Run
 from ms_summary_bridge.runs.report import DamagedRange, IncompleteTail
 
-__all__ = ["RunReading", "ValuePoint", "archive_source", "read_points", "read_restored"]
+__all__ = ["RunReading", "ValuePoint", "read_points", "read_restored"]
 
 
 class ValuePoint(msgspec.Struct, frozen=True, gc=False):
@@ -82,98 +81,66 @@ def read_points(run: Run, reading: RunReading | None = None, *, with_users: bool
         LogdirError: A file cannot be read.
     """
     reading = reading if reading is not None else RunReading()
-    for _, item in read_restored(run, reading):
-        if with_users or not is_users(item):
+    for item in read_restored(run, reading):
+        if with_users or not item.by_user:
             yield from _points_of(item)
         else:
             reading.users += sum(1 for _ in _points_of(item))
 
 
-def read_restored(run: Run, reading: RunReading) -> Iterator[tuple[str, Event]]:
-    """Yields the events a run was made from, each with the name of its format (`runs.archive.make_decoder`).
+def read_restored(run: Run, reading: RunReading) -> Iterator[Event]:
+    """Yields the events a run was made from.
 
     Without archives these are the run's own events. What else is met goes into `reading`.
 
     Raises:
         LogdirError: A file cannot be read.
     """
-    archives = {source: path for path in run.archives if (source := archive_source(path)) != run.format}
-    path = archives.get(_other(run.format))
-    archive = () if path is None else _noted(read_archive(path, _other(run.format)), path, reading)
-    for item in restore(_read_files(run, reading), archive):
+    archives = run.archive_by_source
+    other = TENSORBOARD if run.format == MINDSPORE else MINDSPORE
+    originals = _noted(read_archive(archives[other], other), archives[other], reading) if other in archives else ()
+    for item in restore(_read_files(run, reading), originals):
         if isinstance(item, Event):
-            yield item.format or run.format, item
-    if LINEAGE not in archives:
-        yield from _read_shown_lineage(run, reading)
+            yield item
+    if LINEAGE not in archives:  # then what a conversion made of lineage is all that there is of it
+        for item in _read_lineage([file for file in run.files if file.is_lineage], reading):
+            if not isinstance(item.content, FileVersion):
+                yield item
     for file in run.graph_files:
         event = read_graph_file(file.path)
         reading.note(event, file.path)
-        yield mindspore.FORMAT, event
-    for file in run.lineage_files:
-        with EventFileReader(file.path, make_decoder(LINEAGE)) as reader:
-            for found in reader:
-                reading.note(found, file.path)
-                if not isinstance(found, Event):
-                    continue
-                # The rest of a lineage of ours was made from hyperparameters, which are in the archive.
-                if run.role == CONVERT and found.content.kind != "dataset_graph":
-                    reading.derived += 1
-                else:
-                    yield LINEAGE, found
+        yield event
+    for item in _read_lineage(run.lineage_files, reading):
+        # The rest of a lineage of ours was made from hyperparameters, which are in the archive.
+        if run.role == CONVERT and item.content.kind != "dataset_graph":
+            reading.derived += 1
+        else:
+            yield item
     if LINEAGE in archives:
-        for entry in _noted(read_archive(archives[LINEAGE], LINEAGE), archives[LINEAGE], reading):
-            yield LINEAGE, entry[1]
+        for _, item in _noted(read_archive(archives[LINEAGE], LINEAGE), archives[LINEAGE], reading):
+            yield item
 
 
-def _other(run_format: str) -> str:
-    return tensorboard.FORMAT if run_format == mindspore.FORMAT else mindspore.FORMAT
-
-
-def archive_source(path: str) -> str:
-    """Returns the format of the events in one of our archives, by its name."""
-    sources = (mindspore.FORMAT, LINEAGE, tensorboard.FORMAT)
-    return next(source for source in sources if archive_name(source) in path)
-
-
-class _Marking:
-    """A decoder that remembers the checksum of the last payload."""
-
-    def __init__(self, decoder: Decoder) -> None:
-        self._decoder = decoder
-        self.mark = 0
-
-    def decode(self, payload: bytes) -> Event:
-        self.mark = crc32c(payload)
-        return self._decoder.decode(payload)
-
-
-def _read_shown_lineage(run: Run, reading: RunReading) -> Iterator[tuple[str, Event]]:
-    """Yields what a conversion made of lineage that is not in an archive."""
-    for file in run.files:
-        if _is_shown_lineage(file):
-            with EventFileReader(file.path, make_decoder(run.format)) as reader:
-                for item in reader:
-                    reading.note(item, file.path)
-                    if isinstance(item, Event) and not isinstance(item.content, FileVersion):
-                        yield (run.format if item.format == run.format else LINEAGE), item
-
-
-def _is_shown_lineage(file: LogFile) -> bool:
-    return file.path.endswith(LINEAGE_SUFFIX)
+def _read_lineage(files: Iterable[LogFile], reading: RunReading) -> Iterator[Event]:
+    for file in files:
+        for item in EventFileReader(file.path, make_decoder(file.record_format)):
+            reading.note(item, file.path)
+            if isinstance(item, Event):
+                yield item
 
 
 def _read_files(run: Run, reading: RunReading) -> Iterator[tuple[Event, int] | Damage]:
-    decoder = _Marking(make_decoder(run.format))
+    decoder = make_decoder(run.format)
     for file in run.files:
-        if _is_shown_lineage(file):  # written beside the order of events that archives speak of
+        if file.is_lineage:
             continue
-        with EventFileReader(file.path, decoder) as reader:
-            for item in reader:
-                reading.note(item, file.path)
-                if isinstance(item, Event):
-                    yield item, decoder.mark
-                elif isinstance(item, Damage):
-                    yield item
+        reader = EventFileReader(file.path, decoder)
+        for item in reader:
+            reading.note(item, file.path)
+            if isinstance(item, Event):
+                yield item, crc32c(reader.payload)
+            elif isinstance(item, Damage):
+                yield item
 
 
 def _noted(

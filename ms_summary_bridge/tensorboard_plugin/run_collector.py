@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from ms_summary_bridge.errors import BridgeError
 from ms_summary_bridge.files.file_names import MINDSPORE
-from ms_summary_bridge.runs.logdir import LIVE, SOURCE, Logdir, Run, discover
+from ms_summary_bridge.runs.log_files import LIVE, SOURCE
+from ms_summary_bridge.runs.logdir import Logdir, Run, discover
 from ms_summary_bridge.tensorboard_plugin.journal_facts import JournalFacts, find_journals
 from ms_summary_bridge.tensorboard_plugin.run_table import KnownRun, compare_configs, describe_row, describe_run
 

@@ -26,8 +26,9 @@ from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats.sessions import hparams
 from ms_summary_bridge.formats.sessions.lineage import read_lineage
 from ms_summary_bridge.formats.sessions.session import SESSION_KINDS, Session
-from ms_summary_bridge.runs.archive import LINEAGE, make_decoder
-from ms_summary_bridge.runs.logdir import LogFile, Run
+from ms_summary_bridge.runs.archive import make_decoder
+from ms_summary_bridge.runs.log_files import LogFile
+from ms_summary_bridge.runs.logdir import Run
 from ms_summary_bridge.runs.reading import RunReading, read_restored
 from ms_summary_bridge.runs.report import DamagedRange
 from ms_summary_bridge.tensorboard_plugin.series_facts import NonFinite, ScalarFacts
@@ -112,10 +113,10 @@ class RunFacts:
             if any(self._is_replaced(file) for file in run.sources):
                 self._reset()
             for file in (*run.files, *run.lineage_files):
-                yield from self._read_file(file, LINEAGE if file in run.lineage_files else run.format)
+                yield from self._read_file(file)
             for twin in twins:
                 for file in twin.files:
-                    yield from self._read_file(file, twin.format, is_twin=True)
+                    yield from self._read_file(file, is_twin=True)
         except BridgeError as error:
             self.error = str(error)
 
@@ -123,8 +124,8 @@ class RunFacts:
         reading = self._files.get(file.path)
         return reading is not None and (file.size < reading.offset or _inode(file.path) != reading.inode)
 
-    def _read_file(self, file: LogFile, file_format: str, *, is_twin: bool = False) -> Iterator[None]:
-        reading = self._files.setdefault(file.path, _FileReading(make_decoder(file_format), _inode(file.path)))
+    def _read_file(self, file: LogFile, *, is_twin: bool = False) -> Iterator[None]:
+        reading = self._files.setdefault(file.path, _FileReading(make_decoder(file.record_format), _inode(file.path)))
         if reading.offset >= file.size:
             return
         self.incomplete.pop(file.path, None)
@@ -146,7 +147,7 @@ class RunFacts:
             return
         self._reset()
         reading = RunReading()
-        for number, (_, event) in enumerate(read_restored(run, reading), 1):
+        for number, event in enumerate(read_restored(run, reading), 1):
             self._take(event)
             if number % _BATCH == 0:
                 yield

@@ -191,7 +191,7 @@ def test_the_batch_lane_changes_no_byte(
         judged.append(result is not None)
         return result
 
-    monkeypatch.setattr("ms_summary_bridge.convert.run.judge", counted)
+    monkeypatch.setattr("ms_summary_bridge.convert.lane.judge", counted)
     drawn: list[bool] = []
     observe = SeriesTable.observe_drawn
 

@@ -85,7 +85,7 @@ def test_the_batches_of_a_table_are_its_events(tmp_path: Path, seed: int) -> Non
     expected = [
         (run.name, tagged.tag, event.step, event.wall_time, struct.pack("<d", tagged.value.value))
         for run in runs
-        for _, event in read_restored(run, RunReading())
+        for event in read_restored(run, RunReading())
         if hasattr(event.content, "values")
         for tagged in event.content.values
         if isinstance(tagged.value, Scalar) and not tagged.derived

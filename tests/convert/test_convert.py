@@ -22,10 +22,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ms_summary_bridge.convert.destination import locked
 from ms_summary_bridge.convert.follow import follow_logdir
 from ms_summary_bridge.convert.logdir import convert_logdir
-from ms_summary_bridge.convert.state import STATE_NAME, identify, is_same_file, load_state, locked
+from ms_summary_bridge.convert.state import STATE_NAME, load_state
 from ms_summary_bridge.convert.task import ConvertOptions
+from ms_summary_bridge.convert.unread import identify, is_same_file
 from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.errors import LogdirError, NoEventsError, UsageError
 from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary

@@ -16,8 +16,10 @@ from typing import Any
 import pytest
 
 from ms_summary_bridge.cli.app import main
+from ms_summary_bridge.convert import outputs as outputs_module
 from ms_summary_bridge.convert import run as run_module
-from ms_summary_bridge.convert import sink, state, workers
+from ms_summary_bridge.convert import state, unread, workers
+from ms_summary_bridge.convert.destination import locked
 from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.convert.run import convert_run
 from ms_summary_bridge.convert.state import RunState
@@ -160,14 +162,14 @@ def test_whatever_is_raised_in_a_run(
     def fail_to_identify(path: str, *arguments: Any) -> state.FileState:
         if "/ms/b/" in path:
             raise error
-        return state.identify(path, *arguments)
+        return unread.identify(path, *arguments)
 
-    def fail_to_begin(source_format: str) -> None:
+    def fail_to_begin(*arguments: Any) -> None:
         raise error
 
     with monkeypatch.context() as patch:
         if place == "writing":
-            patch.setattr(sink, "RecordWriter", fail)
+            patch.setattr(outputs_module, "RecordWriter", fail)
         elif place == "reading":
             patch.setattr(run_module, "identify", fail_to_identify)
         else:
@@ -298,7 +300,7 @@ def test_each_kind_of_error_has_its_class(source: Path, tmp_path: Path) -> None:
     with pytest.raises(ReadError):
         convert_logdir(tmp_path / "pipe", tmp_path / "tb")
     convert_logdir(source, tmp_path / "tb")
-    with state.locked(str(tmp_path / "tb")), pytest.raises(DestinationBusyError):
+    with locked(str(tmp_path / "tb")), pytest.raises(DestinationBusyError):
         convert_logdir(source, tmp_path / "tb")
     with pytest.raises(OtherConversionError):
         convert_logdir(source, tmp_path / "tb", options=ConvertOptions(tags="x"))

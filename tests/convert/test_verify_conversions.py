@@ -18,12 +18,12 @@ from ms_summary_bridge.events import Event
 from ms_summary_bridge.files.event_file import read_pieces
 from ms_summary_bridge.files.records import Record, encode_record
 from ms_summary_bridge.formats import plugin_data
-from ms_summary_bridge.formats.wire import length_delimited
+from ms_summary_bridge.formats.wire import FLOAT32, fixed64, length_delimited
 from ms_summary_bridge.runs.archive import archive_name, make_decoder
 from tests.follow_script import FollowScript
 from tests.log_samples import MINDSPORE_LOGS, TENSORBOARD_LOGS, LogMaker, copy_golden
 from tests.mindspore_run import START, event, histogram, scalar, tensor, write_summary
-from tests.scripted import build_file, put, tensorboard_name
+from tests.scripted import build_file, build_record, put, scalar_payload, tensorboard_name, version_payload
 
 LOGS = [("tensorboard", name, make) for name, make in MINDSPORE_LOGS.items()]
 LOGS += [("mindinsight", name, make) for name, make in TENSORBOARD_LOGS.items()]
@@ -288,3 +288,43 @@ def test_bytes_that_nothing_else_tells_of_are_named_by_their_file(tmp_path: Path
     path.write_bytes(b"".join(map(encode_record, payloads)))
     (row,) = differences(verify_logdirs(str(tmp_path / "source"), str(tmp_path / "output")))
     assert row == Difference("file", path.name, 0, 0, "its bytes are not those that were written")
+
+
+ROUNDED = FLOAT32.pack(0.1)
+SCALARS = length_delimited(b"\x4a", length_delimited(b"\x0a", length_delimited(b"\x0a", b"scalars")))
+TWINS = {
+    "f": b"\x15" + ROUNDED,
+    "d": SCALARS + length_delimited(b"\x42", b"\x08\x02\x12\x00" + fixed64(b"\x31", 0.1)),
+}
+
+
+def twins_log(top: Path, order: str) -> Path:
+    """Floats of 32 bits and of 64 that round to them, at one step and time: alike in a summary file."""
+    payloads = [version_payload("tensorboard"), *(scalar_payload("tensorboard", step) for step in (1, 2))]
+    for letter in order:
+        message = length_delimited(b"\x0a", b"twin") + TWINS[letter]
+        head = fixed64(b"\x09", START + 3.0) + b"\x10\x03"
+        payloads.append(head + length_delimited(b"\x2a", length_delimited(b"\x0a", message)))
+    payloads.append(scalar_payload("tensorboard", 4))
+    put(top / tensorboard_name(), b"".join(map(build_record, payloads)))
+    return top
+
+
+@pytest.mark.parametrize("has_state", [True, False], ids=["state", "no state"])
+@pytest.mark.parametrize("order", ["fd", "df", "fdf", "dfd", "fdfd"])
+def test_of_two_events_alike_the_original_of_each_is_its_own(tmp_path: Path, order: str, has_state: bool) -> None:
+    source = twins_log(tmp_path / "source", order)
+    (run,) = convert_logdir(str(source), str(tmp_path / "output")).runs
+    assert run.archived == order.count("d")
+    if not has_state:
+        (tmp_path / "output" / STATE_NAME).unlink()
+    assert_equal(source, tmp_path / "output")
+
+
+def test_a_missing_event_costs_two_alike_nothing(tmp_path: Path) -> None:
+    source = twins_log(tmp_path / "source", "fd")
+    convert_logdir(str(source), str(tmp_path / "output"))
+    keep_events(tmp_path / "output", lambda event: event.step != 1)
+    (row,) = differences(verify_logdirs(str(source), str(tmp_path / "output")))
+    assert isinstance(row, Difference)
+    assert row.tag == "loss"

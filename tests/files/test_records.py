@@ -19,6 +19,7 @@ from ms_summary_bridge.errors import (
     TruncatedRecordError,
 )
 from ms_summary_bridge.files import records
+from ms_summary_bridge.files.record_decoder import RecordDecoder
 from ms_summary_bridge.files.records import (
     FOOTER_BYTES,
     HEADER_BYTES,
@@ -28,7 +29,6 @@ from ms_summary_bridge.files.records import (
     Padding,
     Piece,
     Record,
-    RecordDecoder,
     decode_record,
     encode_record,
     masked_crc,

@@ -7,13 +7,16 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 
+from ms_summary_bridge.cli.app import main
 from ms_summary_bridge.convert.logdir import convert_logdir
+from ms_summary_bridge.files.waiting import wait_for
 from tests.mindspore_run import scalars, write_summary
 from tests.project.test_layers import FLOORS, MODULES, PACKAGES
 from tests.scripted import build_file, put, tensorboard_name
@@ -103,7 +106,7 @@ def calls_of(work: Callable[[], object]) -> list[str]:
 
 
 def short(name: str) -> str:
-    """Returns a name as `calls_of` has it, which knows no classes: `files.records.feed` of a `RecordDecoder`."""
+    """Returns a name as `calls_of` has it, which knows no classes: `files.record_decoder.feed` of a `RecordDecoder`."""
     module = name
     while module not in MODULES:
         module = module.rpartition(".")[0]
@@ -124,9 +127,54 @@ def test_a_scalar_goes_the_way_that_is_told(tmp_path: Path, title: str) -> None:
     heads = [calls.index(short(names[0])) for names in steps]
     # Discovery peeks at files and the archive's head is written before the first value comes, so what those use is
     # left out: a step that is told by its own function comes behind the one before.
-    used_before = {"files.record_writer.write", "convert.state.save_state", "convert.state.identify"}
+    used_before = {"files.record_writer.write", "convert.state.save_state", "convert.unread.identify"}
     order = [head for head, names in zip(heads, steps, strict=True) if short(names[0]) not in used_before]
     assert order == sorted(order), [calls[head] for head in heads]
+
+
+def returns_of(work: Callable[[], object]) -> tuple[set[tuple[str, ...]], set[str]]:
+    """Returns the chains of calls that come back to a room which they had left, and the rooms that were entered.
+
+    A chain is given by its rooms, the outermost first. Finding runs is left out: it may read a file's first event.
+    """
+    returns: set[tuple[str, ...]] = set()
+    entered: set[str] = set()
+
+    def note(frame: FrameType | None, event: str, argument: Any) -> None:
+        rooms: list[str] = []
+        while event == "call" and frame is not None:
+            module = frame.f_globals.get("__name__", "")
+            if module.startswith("ms_summary_bridge."):
+                if (module, frame.f_code.co_name) == ("ms_summary_bridge.runs.logdir", "discover"):
+                    return
+                room = module.split(".")[1]
+                if rooms[-1:] != [room]:
+                    rooms.append(room)
+            frame = frame.f_back
+        entered.update(rooms)
+        if len({*rooms}) < len(rooms):
+            returns.add(tuple(reversed(rooms)))
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return returns, entered
+
+
+@pytest.mark.parametrize("to", ["tensorboard", "mindinsight"])
+def test_a_scalar_never_returns_to_a_room_that_it_left(tmp_path: Path, to: str) -> None:
+    if to == "mindinsight":
+        put(tmp_path / "source" / tensorboard_name(), build_file("tensorboard", range(1, 4)))
+    else:
+        write_summary(tmp_path / "source", scalars("loss", range(1, 4)))
+    command = ["convert", str(tmp_path / "source"), str(tmp_path / "destination"), "--to", to, "--quiet"]
+    returns, entered = returns_of(lambda: main(command))
+    assert returns <= {("cli", "convert", "cli")}  # where it is shown how far the conversion is
+    assert entered >= {"cli", "convert", "files", "formats", "runs"}
+    assert len([path for path in (tmp_path / "destination").rglob("events.*") if path.stat().st_size > 100]) == 1
 
 
 # ---------------------------------------------------------------- files that are named
@@ -160,12 +208,16 @@ def test_lists_of_files_to_touch_are_whole(title: str, example: str) -> None:
 
 
 def test_the_checks_can_fail() -> None:
-    assert has_name("files.records.RecordDecoder.feed")
+    assert has_name("files.record_decoder.RecordDecoder.feed")
     assert has_name("runs.archive.START")
-    assert not has_name("files.records.RecordDecoder.gone")
+    assert not has_name("files.record_decoder.RecordDecoder.gone")
     assert not has_name("files.gone")
     assert names_in("`files.records.Record`, `os.path`, `files/`, `values.Scalar`") == [
         "files.records.Record",
         "values.Scalar",
     ]
     assert calls_of(lambda: None) == []
+    calls: dict[str, Any] = {"__name__": "ms_summary_bridge.runs.made_up"}
+    exec("def turn(call):\n    call()", calls)
+    wait = partial(wait_for, partial(calls["turn"], partial(wait_for, lambda: 1, 0.0)), 0.0, 0.0)
+    assert returns_of(wait)[0] == {("files", "runs", "files")}

@@ -12,17 +12,16 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from ms_summary_bridge.convert import state
 from ms_summary_bridge.convert.logdir import convert_logdir
-from ms_summary_bridge.convert.sink import WRITER_CONVERT
 from ms_summary_bridge.events import Event, FileVersion, Summary, TaggedValue
 from ms_summary_bridge.files.atomic import replacing
 from ms_summary_bridge.files.file_names import parse_name
 from ms_summary_bridge.files.records import decode_record, encode_record
 from ms_summary_bridge.formats import mindspore, tensorboard
 from ms_summary_bridge.formats.graphs import marks
-from ms_summary_bridge.formats.plugin_data import WRITER_USER
+from ms_summary_bridge.formats.plugin_data import WRITER_CONVERT, WRITER_LIVE, WRITER_USER
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from ms_summary_bridge.formats.wire import LENGTH_DELIMITED, varint
-from ms_summary_bridge.live_writer.live_run import WRITER_LIVE, LiveRun
+from ms_summary_bridge.live_writer.live_run import LiveRun
 from ms_summary_bridge.live_writer.run_config import LiveRunConfig
 from ms_summary_bridge.monitor.checkpoints.checkpoint_files import STATE_NAME as CHECKPOINTS
 from ms_summary_bridge.monitor.checkpoints.checkpoint_place import LOCK_NAME

@@ -19,8 +19,8 @@ from typing import Any
 import psutil
 import pytest
 
+from ms_summary_bridge.convert.destination import locked
 from ms_summary_bridge.convert.logdir import convert_logdir
-from ms_summary_bridge.convert.state import locked
 from ms_summary_bridge.errors import LogdirError
 from ms_summary_bridge.events import Event, Summary
 from ms_summary_bridge.files.event_file import EventFileReader

@@ -31,7 +31,8 @@ from ms_summary_bridge.events import FileVersion, SessionLog
 from ms_summary_bridge.files.arguments import check_path
 from ms_summary_bridge.files.event_file import Path
 from ms_summary_bridge.files.file_names import MINDSPORE
-from ms_summary_bridge.runs.logdir import LIVE, Run
+from ms_summary_bridge.runs.log_files import LIVE
+from ms_summary_bridge.runs.logdir import Run
 from ms_summary_bridge.runs.reading import RunReading, read_points
 from ms_summary_bridge.values import Histogram, Image, Scalar
 

@@ -7,20 +7,21 @@ sessions are compared with what would be written now.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeAlias
 
 from ms_summary_bridge.convert.mindspore_sink import MindSporeSink
+from ms_summary_bridge.convert.outputs import DryOutputs, DryWriter
 from ms_summary_bridge.convert.sink import RunSink
 from ms_summary_bridge.convert.state import RunState
 from ms_summary_bridge.convert.tensorboard_sink import TensorBoardSink
 from ms_summary_bridge.convert.verify.series import Key
-from ms_summary_bridge.events import Encoded, Event, FileVersion, Summary, TaggedValue
-from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD
+from ms_summary_bridge.events import Event, FileVersion, Summary, TaggedValue
+from ms_summary_bridge.files.file_names import LINEAGE, MINDSPORE, TENSORBOARD
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats.plugin_data import DERIVATION, decode_metadata, decode_origin
 from ms_summary_bridge.formats.sessions.session import SESSION_KINDS
-from ms_summary_bridge.runs.archive import LINEAGE, make_decoder
+from ms_summary_bridge.runs.archive import make_decoder
 from ms_summary_bridge.runs.report import LossCounter
 from ms_summary_bridge.values import Scalar
 
@@ -137,42 +138,18 @@ def _digest(data: bytes) -> bytes:
 # ------------------------------------------------------------------ what would be made now
 
 
-class _Asked(RunSink):
-    """What the sinks of both formats have in common when they are only asked."""
+class _NoOutputs(DryOutputs):
+    """Keeps what the lineage file would hold, and looks at no file."""
 
-    def __init__(self, directory: str, **arguments: Any) -> None:
-        super().__init__(directory, **arguments)
-        self.encoded: Encoded | None = None
+    def __init__(self) -> None:
+        super().__init__("")
         self.lineage: list[bytes] = []
 
-    def ask(self, event: Event, source: str) -> Encoded | None:
-        """Returns what would be written for an event; None where it goes into the lineage file alone."""
-        self.encoded = None
-        self.write(event, source)
-        return self.encoded
+    def open(self, name: str, offset: int = 0, checksum: int | None = 0) -> DryWriter:
+        return DryWriter(offset, checksum)
 
-    def _account(self, event: Event, encoded: Encoded, source: str) -> None:
-        self.encoded = encoded
-
-    def _keep_version(self, event: Event, source: str) -> None:
-        pass
-
-    def _replace_lineage(self, name: str, payloads: list[bytes]) -> None:
-        self.lineage = payloads
-
-    def note_scalar(self, event: Event, tag: str, scalar: Scalar) -> None:
-        """Takes note of a scalar that is carried over as it is, instead of `write`."""
-
-
-class _AskedTensorBoard(_Asked, TensorBoardSink):
-    def note_scalar(self, event: Event, tag: str, scalar: Scalar) -> None:
-        self.names.name(tag, Scalar.kind)
-
-
-class _AskedMindSpore(_Asked, MindSporeSink):
-    def note_scalar(self, event: Event, tag: str, scalar: Scalar) -> None:
-        if event.format == TENSORBOARD:
-            self._note_session(event)
+    def replace(self, name: str, payloads: Sequence[bytes], former: str) -> None:
+        self.lineage = [*payloads]
 
 
 class Making:
@@ -194,13 +171,13 @@ class Making:
         self._is_restored = is_restored
         self._grows = known is not None and not known.lineage
         state = RunState(names=[] if known is None else known.names)
-        self._sink: _Asked = (_AskedTensorBoard if output == TENSORBOARD else _AskedMindSpore)(
-            "",
+        self._outputs = _NoOutputs()
+        self._sink: RunSink = (TensorBoardSink if output == TENSORBOARD else MindSporeSink)(
+            self._outputs,
             host="",
             state=state,
             losses=LossCounter(),
             keep_archive=keep_archive,
-            is_dry=True,
             is_own=is_own,
             is_restored=is_restored,
         )
@@ -208,21 +185,24 @@ class Making:
         """The last event that was asked for is in the archive."""
         self._sink.begin_source(0)
         self._decoder = make_decoder(output)
-        self.note_scalar = self._sink.note_scalar
+        self.note_version = self._sink.write_version
 
-    def note_version(self, event: Event, source: str) -> None:
-        """Takes note of a version event: when a file was begun may be shown."""
-        self._sink.write_version(event, source)
+    def note_scalar(self, event: Event, tag: str) -> None:
+        """Takes note of a scalar that is carried over as it is: its tag takes a name, or it is a session's metric."""
+        if isinstance(self._sink, MindSporeSink):
+            if event.format == TENSORBOARD:
+                self._sink.note_session(event)
+        else:
+            self._sink.names.name(tag, Scalar.kind)
 
-    def carries(self, event: Event, source: str) -> tuple[bool, list[Event], list[_Item]]:
+    def carries(self, event: Event) -> tuple[bool, list[Event], list[_Item]]:
         """Asks for one event.
 
         Returns:
             Whether the event itself can be had from the output or its archive; events that the output has in its place
             if not; what is shown of it that was made from it.
         """
-        sink = self._sink
-        encoded = sink.ask(event, source)
+        encoded = self._sink.write(event)
         self.has_archived = False
         if encoded is None:  # it goes into the lineage file
             return True, [], []
@@ -240,14 +220,14 @@ class Making:
 
     def end(self) -> tuple[list[Event], list[_Item]]:
         """Says that the whole source has been read; returns what the lineage file has, and what of it was made."""
-        sink = self._sink
-        sink.end_sources(grows=self._grows)
-        sink.close()
+        self._sink.end_sources(grows=self._grows)
+        self._sink.close()
+        lineage = self._outputs.lineage
         if self.output == MINDSPORE:
-            return [], [] if self._is_restored else [*lineage_items(sink.lineage, self.output)]
+            return [], [] if self._is_restored else [*lineage_items(lineage, self.output)]
         # The first one is the version event of the file.
-        events = [] if self._keep_archive else [self._decoder.decode(payload) for payload in sink.lineage[1:]]
-        return events, [*lineage_items(sink.lineage, self.output)]
+        events = [] if self._keep_archive else [self._decoder.decode(payload) for payload in lineage[1:]]
+        return events, [*lineage_items(lineage, self.output)]
 
 
 def _may_make(event: Event) -> bool:

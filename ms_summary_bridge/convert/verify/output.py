@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final, TypeAlias
 
 import msgspec
 from crc32c import crc32c
@@ -18,14 +20,18 @@ from ms_summary_bridge.convert.verify.series import Key, Take
 from ms_summary_bridge.convert.verify.source import take_carried, take_encoding
 from ms_summary_bridge.events import Decoder, Event, FileVersion, SessionLog
 from ms_summary_bridge.files.event_file import CHUNK_BYTES, EventFileReader
-from ms_summary_bridge.files.file_names import LINEAGE_SUFFIX, MINDSPORE, TENSORBOARD
-from ms_summary_bridge.runs.archive import LINEAGE, ArchivePosition, archive_name, make_decoder
-from ms_summary_bridge.runs.logdir import CONVERT, LogFile, Run
+from ms_summary_bridge.files.file_names import LINEAGE, MINDSPORE, TENSORBOARD, archive_name
+from ms_summary_bridge.runs.archive import ArchivePosition, make_decoder, place_in
+from ms_summary_bridge.runs.log_files import CONVERT, LogFile
+from ms_summary_bridge.runs.logdir import Run
 from ms_summary_bridge.runs.reading import RunReading
 
 __all__ = ["changed_files", "read_output"]
 
-_AHEAD = 64  # originals that are looked through for one whose event stands where another was to be
+_AHEAD: Final = 64  # originals, or events, that are looked through for one that stands where another was to be
+
+_Shown: TypeAlias = tuple[Event, bytes]
+"""An event of the output, and its payload."""
 
 
 def read_output(run: Run, take: Take, reading: RunReading, orphans: dict[Key, int]) -> None:
@@ -41,42 +47,48 @@ def read_output(run: Run, take: Take, reading: RunReading, orphans: dict[Key, in
     Raises:
         LogdirError: A file cannot be read.
     """
-    sources = (MINDSPORE, LINEAGE, TENSORBOARD)
-    archives = {source: path for path in run.archives for source in sources if archive_name(source) in path}
+    archives = run.archive_by_source
     source = TENSORBOARD if run.format == MINDSPORE else MINDSPORE
-    standing = _Standing(_read_archive(archives, source, take, reading), source, orphans)
-    payloads = _Payloads(make_decoder(run.format))
+    originals = _read_archive(archives, source, take, reading)
+    standing = _Standing(_read_files(run, take, reading), originals, orphans)
+    for event, payload in standing.events():
+        _take_event(event, payload, run, standing, take)
+    for original in standing.rest():
+        _take_original(original, take)
+    _read_lineage(run, archives, take, reading)
+    for _, original in _read_archive(archives, LINEAGE, take, reading):
+        _take_original(original, take)
+
+
+def _read_files(run: Run, take: Take, reading: RunReading) -> Iterator[_Shown]:
+    """Yields the events that have a place in the order of an output; what else its files hold is taken."""
+    decoder = make_decoder(run.format)
     for file in run.files:
-        if file.path.endswith(LINEAGE_SUFFIX):
+        if file.is_lineage:
             continue
-        for number, event in enumerate(_events(file, payloads, reading)):
+        for number, (event, payload) in enumerate(_events(file, decoder, reading)):
             is_version = isinstance(event.content, FileVersion)
             # Each file begins with its version and has no other; what is restored has those of its source.
             if run.role == CONVERT and is_version != (number == 0):
                 take((FileVersion.kind, os.path.basename(file.path), ""), event.step, event.wall_time, b"")
             if isinstance(event.content, SessionLog):
                 if run.role != CONVERT:  # those of its source
-                    take_carried(event, take, run.format)
+                    take_carried(event, take)
             elif not is_version:
-                _take_event(event, payloads.last, run, standing, take)
-    for original in standing.rest():
-        _take_original(original, take, source)
-    _read_lineage(run, archives, take, reading)
-    for _, original in _read_archive(archives, LINEAGE, take, reading):
-        _take_original(original, take, LINEAGE)
+                yield event, payload
 
 
-def _take_original(event: Event, take: Take, source: str) -> None:
-    take_carried(event, take, source)
-    take_encoding(event, take, source)
+def _take_original(event: Event, take: Take) -> None:
+    take_carried(event, take)
+    take_encoding(event, take)
 
 
 def _take_event(event: Event, payload: bytes, run: Run, standing: _Standing, take: Take) -> None:
     before, original = standing.match(crc32c(payload))
     for earlier in before:
-        _take_original(earlier, take, standing.source)
+        _take_original(earlier, take)
     if original is not None:
-        _take_original(original[1], take, standing.source)
+        _take_original(original[1], take)
         items = made_items(event, payload, run.format, original[1], original[0].derivation)
     else:
         take_carried(event, take)
@@ -87,42 +99,27 @@ def _take_event(event: Event, payload: bytes, run: Run, standing: _Standing, tak
 
 def _read_lineage(run: Run, archives: dict[str, str], take: Take, reading: RunReading) -> None:
     """Reads the file of what lineage, or a session, becomes."""
-    if run.format == TENSORBOARD:
-        files = [file for file in run.files if file.path.endswith(LINEAGE_SUFFIX)]
-    else:
-        files = [*run.lineage_files]
-    for file in files:
-        payloads = _Payloads(make_decoder(LINEAGE if run.format == MINDSPORE else run.format))
+    for file in run.sources:
+        if not file.is_lineage:
+            continue
         kept = []
-        for event in _events(file, payloads, reading):
-            kept.append(payloads.last)
+        for event, payload in _events(file, make_decoder(file.record_format), reading):
+            kept.append(payload)
             is_own = run.format == TENSORBOARD or (run.role == CONVERT and event.content.kind != "dataset_graph")
             if isinstance(event.content, FileVersion) or (run.format == MINDSPORE and is_own):
                 continue
             if run.format == MINDSPORE or LINEAGE not in archives:
-                take_carried(event, take, LINEAGE)
+                take_carried(event, take)
         if run.format == TENSORBOARD or run.role == CONVERT:
             for item in lineage_items(kept, run.format):
                 take(*item)
 
 
-class _Payloads:
-    """A decoder that keeps the last payload."""
-
-    def __init__(self, decoder: Decoder) -> None:
-        self._decoder = decoder
-        self.last = b""
-
-    def decode(self, payload: bytes) -> Event:
-        self.last = payload
-        return self._decoder.decode(payload)
-
-
-def _events(file: LogFile, decoder: Decoder, reading: RunReading) -> Iterator[Event]:
+def _events(file: LogFile, decoder: Decoder, reading: RunReading) -> Iterator[_Shown]:
     with EventFileReader(file.path, decoder) as reader:
         for item in reader:
             if isinstance(item, Event):
-                yield item
+                yield item, reader.payload
             else:
                 reading.note(item, file.path)
 
@@ -140,7 +137,7 @@ def _read_archive(
         if not isinstance(item, Event):
             reading.note(item, path)
             continue
-        found = ArchivePosition.decode(item.content.version) if isinstance(item.content, FileVersion) else None
+        found = place_in(item)
         if is_first:
             is_right = found is None and isinstance(item.content, FileVersion)
         else:
@@ -159,21 +156,32 @@ class _Standing:
     original.
 
     Args:
+        output: Its events.
         archive: Originals with their places.
-        source: Their format.
         orphans: As for `read_output`.
     """
 
-    def __init__(self, archive: Iterable[tuple[ArchivePosition, Event]], source: str, orphans: dict[Key, int]) -> None:
-        self.source = source
+    def __init__(
+        self,
+        output: Iterator[_Shown],
+        archive: Iterator[tuple[ArchivePosition, Event]],
+        orphans: dict[Key, int],
+    ) -> None:
         self._orphans = orphans
-        self._archive = iter(archive)
+        self._output = output
+        self._coming: deque[_Shown] = deque()  # read ahead of the output
+        self._archive = archive
         self._ahead: deque[tuple[ArchivePosition, Event]] = deque()
         self._marks: Counter[int] = Counter()
         self._number = 0
 
+    def events(self) -> Iterator[_Shown]:
+        """Yields the events of the output; each is to be matched before the next one."""
+        while (shown := self._coming.popleft() if self._coming else next(self._output, None)) is not None:
+            yield shown
+
     def match(self, mark: int) -> tuple[list[Event], tuple[ArchivePosition, Event] | None]:
-        """Takes the next event of the output; returns originals that stand before it, and the one it stands for."""
+        """Takes the present event of the output; returns originals that stand before it, and the one it stands for."""
         self._fill()
         before: list[Event] = []
         while self._ahead and not self._ahead[0][0].replaces and self._ahead[0][0].number <= self._number:
@@ -191,7 +199,14 @@ class _Standing:
     def _is_early(self, mark: int) -> bool:
         """Whether this event only looks like one that comes later: of the next place the event is still to come."""
         first = self._ahead[0][0]
-        return first.mark != mark and first.number > self._number
+        missing = first.number - self._number
+        return missing > 0 and (first.mark != mark or self._comes_again(mark, min(missing, _AHEAD)))
+
+    def _comes_again(self, mark: int, within: int) -> bool:
+        """Whether one of so many events that follow looks alike; where none does, events before it are gone."""
+        while len(self._coming) < within and (shown := next(self._output, None)) is not None:
+            self._coming.append(shown)
+        return any(crc32c(payload) == mark for _, payload in islice(self._coming, within))
 
     def rest(self) -> Iterator[Event]:
         """Yields the originals behind the last event that nothing stands for."""
@@ -209,7 +224,7 @@ class _Standing:
         def note(key: Key, step: int, wall_time: float, fingerprint: bytes | None) -> None:
             self._orphans.setdefault(key, step)
 
-        take_carried(original, note, self.source)
+        take_carried(original, note)
 
     def _fill(self) -> None:
         while len(self._ahead) < _AHEAD and (entry := next(self._archive, None)) is not None:

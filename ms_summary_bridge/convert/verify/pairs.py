@@ -15,7 +15,8 @@ from ms_summary_bridge.convert.task import ConvertOptions, RunTask, make_tasks, 
 from ms_summary_bridge.errors import BridgeError, NoEventsError
 from ms_summary_bridge.files.event_file import is_url
 from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD
-from ms_summary_bridge.runs.logdir import CONVERT, LIVE, SOURCE, Logdir, Run, discover
+from ms_summary_bridge.runs.log_files import CONVERT, LIVE, SOURCE
+from ms_summary_bridge.runs.logdir import Logdir, Run, discover
 
 __all__ = ["Pair", "Pairs", "pair_runs"]
 

@@ -8,17 +8,17 @@ from collections.abc import Iterator
 import msgspec
 
 from ms_summary_bridge.convert.run import convert_run
-from ms_summary_bridge.convert.state import FileState, Plan, RunState, is_same_file
+from ms_summary_bridge.convert.state import FileState, Plan, RunState
 from ms_summary_bridge.convert.task import RunTask, compile_tags, relative_path
+from ms_summary_bridge.convert.unread import is_same_file
 from ms_summary_bridge.convert.verify.made import Making
 from ms_summary_bridge.convert.verify.series import ENCODING, Key, Take
 from ms_summary_bridge.events import Decoder, Event, FileVersion, SessionLog, Summary, TaggedValue
 from ms_summary_bridge.files.event_file import EventFileReader
-from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD
-from ms_summary_bridge.formats.plugin_data import is_users
-from ms_summary_bridge.runs.archive import LINEAGE, archive_name, make_decoder
+from ms_summary_bridge.files.file_names import LINEAGE, MINDSPORE, TENSORBOARD
+from ms_summary_bridge.runs.archive import make_decoder, source_of
 from ms_summary_bridge.runs.graph_file import read_graph_file
-from ms_summary_bridge.runs.logdir import CONVERT, SOURCE, LogFile
+from ms_summary_bridge.runs.log_files import CONVERT, SOURCE, LogFile
 from ms_summary_bridge.runs.reading import RunReading, read_restored
 from ms_summary_bridge.values import Scalar
 
@@ -50,9 +50,7 @@ class SourceSide:
         self._known = known
         self._output = TENSORBOARD if run.format == MINDSPORE else MINDSPORE
         self._is_ours = run.role == CONVERT
-        self._archives = {
-            source for source in (self._output, LINEAGE) if any(archive_name(source) in path for path in run.archives)
-        }
+        self._has_archive = bool(run.archive_by_source.keys() & {self._output, LINEAGE})
         if known is None and not self._is_ours and len(run.files) > 1:
             known = self._convert_dry()
         turns = known.list_turns() if known is not None else []
@@ -97,30 +95,27 @@ class SourceSide:
         Raises:
             LogdirError: A file cannot be read.
         """
-        taking = _Taking(self._task, self._output, self._known, self._archives, take)
+        taking = _Taking(self._task, self._output, self._known, take, has_archive=self._has_archive)
         if self._is_ours:
-            for source, event in read_restored(self._run, reading):
+            for event in read_restored(self._run, reading):
                 # Version events and marks of its own say nothing of what it was made from.
-                if source != self._run.format or not isinstance(event.content, (FileVersion, SessionLog)):
-                    taking.put(event, source)
+                if source_of(event) != self._run.format or not isinstance(event.content, (FileVersion, SessionLog)):
+                    taking.put(event)
         else:
             self._read_turns(taking, reading)
         taking.end()
         self.users = taking.users
 
     def _read_turns(self, taking: _Taking, reading: RunReading) -> None:
-        run = self._run
         live = {file.path for file in self._task.live_files}
-        graphs = {file.path for file in run.graph_files}
-        lineage = {file.path for file in run.lineage_files}
         decoders: dict[str, Decoder] = {}
         for turn in self._turns:
             path = turn.file.path
-            if path in graphs:
-                taking.put(read_graph_file(path), MINDSPORE)
+            if turn.file in self._run.graph_files:
+                taking.put(read_graph_file(path))
                 continue
             taking.superseded = self._find_superseded(turn)
-            source = LINEAGE if path in lineage else TENSORBOARD if path in live else run.format
+            source = turn.file.record_format
             decoder = decoders.setdefault(source, make_decoder(source))
             with EventFileReader(path, decoder, offset=turn.start) as reader:
                 for item in reader:
@@ -128,8 +123,8 @@ class SourceSide:
                         break
                     if not isinstance(item, Event):
                         reading.note(item, path)
-                    elif path not in live or (is_users(item) and not isinstance(item.content, SessionLog)):
-                        taking.put(item, source)
+                    elif path not in live or (item.by_user and not isinstance(item.content, SessionLog)):
+                        taking.put(item)
             if turn.begins_anew:
                 taking.forget()
 
@@ -146,13 +141,13 @@ class SourceSide:
 class _Taking:
     """Goes through the events of a source: what is left out, what is carried over, what is made."""
 
-    def __init__(self, task: RunTask, output: str, known: RunState | None, archives: set[str], take: Take) -> None:
+    def __init__(self, task: RunTask, output: str, known: RunState | None, take: Take, *, has_archive: bool) -> None:
         self.users = 0
         self._take = take
         self._output = output
         self._tags = compile_tags(task.options.tags)
         self._is_ours = task.run.role == CONVERT
-        self._is_archived = bool(archives)
+        self._is_archived = has_archive
         self._keep_archive = task.options.keep_archive
         self._leaves_users = output == MINDSPORE and task.run.role != SOURCE
         self.superseded: dict[Key, int] = {}
@@ -168,7 +163,7 @@ class _Taking:
         """Begins anew: no value of a session repeats one of the session before."""
         self._last.clear()
 
-    def put(self, event: Event, source: str) -> None:
+    def put(self, event: Event) -> None:
         """Takes one event."""
         content = event.content
         if type(content) is Summary:
@@ -179,15 +174,15 @@ class _Taking:
                 if type(value) is Scalar and len(value.bits) == 4 and tagged.original is None and _is_utf8(tagged.tag):
                     self._put_scalar(event, tagged.tag, value)
                     return
-            self._put_summary(event, content, source)
+            self._put_summary(event, content)
         elif isinstance(content, FileVersion):
-            self._put_version(event, content, source)
+            self._put_version(event)
         elif event.derived and (content.kind != "graph" or self._is_archived):
             pass
-        elif self._leaves_users and is_users(event):
+        elif self._leaves_users and event.by_user:
             self.users += 1
         else:
-            self._carry(event, source)
+            self._carry(event)
 
     def _put_scalar(self, event: Event, tag: str, value: Scalar) -> None:
         """The short way of most events of a long run: they are carried over as they are."""
@@ -198,7 +193,7 @@ class _Taking:
             key = self._keys[tag] = (Scalar.kind, tag, "")
         if (self.superseded or self._owed) and self._is_superseded(event, key):
             return
-        self._making.note_scalar(event, tag, value)
+        self._making.note_scalar(event, tag)
         bits = value.bits
         if not self._is_ours:
             last = (event.step, bits)
@@ -207,8 +202,8 @@ class _Taking:
             self._last[key] = last
         self._take(key, event.step, event.wall_time, bits)
 
-    def _put_summary(self, event: Event, content: Summary, source: str) -> None:
-        if self._leaves_users and is_users(event):
+    def _put_summary(self, event: Event, content: Summary) -> None:
+        if self._leaves_users and event.by_user:
             self.users += len(content.values)
             return
         values = content.values
@@ -224,7 +219,7 @@ class _Taking:
                 values = fresh
                 event = Event(event.wall_time, event.step, Summary(values), event.format)
         if values or not content.values:
-            self._carry(event, source)
+            self._carry(event)
 
     def _is_superseded(self, event: Event, key: Key) -> bool:
         """Whether a point was left out; then the series is to have one at its step or below later on."""
@@ -243,17 +238,17 @@ class _Taking:
         self._last[key] = last
         return False
 
-    def _put_version(self, event: Event, content: FileVersion, source: str) -> None:
-        self._making.note_version(event, source)
+    def _put_version(self, event: Event) -> None:
+        self._making.note_version(event)
         if self._keep_archive and event.format != self._output:
-            take_carried(event, self._take, source)
+            take_carried(event, self._take)
 
-    def _carry(self, event: Event, source: str) -> None:
-        is_carried, others, items = self._making.carries(event, source)
+    def _carry(self, event: Event) -> None:
+        is_carried, others, items = self._making.carries(event)
         for carried in [event] if is_carried else others:
-            take_carried(carried, self._take, source)
+            take_carried(carried, self._take)
         if is_carried and self._making.has_archived:
-            take_encoding(event, self._take, source)
+            take_encoding(event, self._take)
         for item in items:
             self._take(*item)
 
@@ -263,12 +258,12 @@ class _Taking:
             self._take((kind, tag, ""), step, 0.0, b"")
         events, items = self._making.end()
         for event in events:
-            take_carried(event, self._take, LINEAGE)
+            take_carried(event, self._take)
         for item in items:
             self._take(*item)
 
 
-def take_carried(event: Event, take: Take, source: str = "") -> None:
+def take_carried(event: Event, take: Take) -> None:
     """Gives out the points of an event that are not made from others, and what is around them and not understood."""
     content = event.content
     if event.original is not None:
@@ -281,12 +276,13 @@ def take_carried(event: Event, take: Take, source: str = "") -> None:
     elif event.derived:
         pass
     elif isinstance(content, (FileVersion, SessionLog)):
-        take((content.kind, source, ""), event.step, event.wall_time, repr(content).encode(errors="surrogatepass"))
+        text = repr(content).encode(errors="surrogatepass")
+        take((content.kind, source_of(event), ""), event.step, event.wall_time, text)
     else:
         take((content.kind, "", ""), event.step, event.wall_time, content.fingerprint())
 
 
-def take_encoding(event: Event, take: Take, source: str) -> None:
+def take_encoding(event: Event, take: Take) -> None:
     """Gives out in which encoding the values of an archived event were: it is to come back in the same."""
     if isinstance(event.content, Summary):
         for tagged in event.content.values:
