@@ -18,7 +18,7 @@ import msgspec
 
 from ms_summary_bridge.batches.histograms import Drawn
 from ms_summary_bridge.events import Event, Summary, TaggedValue
-from ms_summary_bridge.values import Histogram, Scalar, Value
+from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor, Value
 
 __all__ = ["Series", "SeriesKey", "SeriesTable", "keys_of"]
 
@@ -28,6 +28,7 @@ values which are not finite, because TensorBoard shows these counts as series of
 
 _COUNTS: Final = ("nan_count", "pos_inf_count", "neg_inf_count")
 _MOST_RUNS: Final = 32
+_ROOM: Final = 16 << 20  # bytes of images and tensors that are held for their fingerprints
 _Steps: TypeAlias = tuple[int, int, int]  # first, last, stride; with the stride 0 any step from first to last
 
 
@@ -98,9 +99,10 @@ class SeriesTable:
 
     def __init__(self, rows: list[tuple[str, str, Series]] | None = None) -> None:
         self._series: dict[SeriesKey, Series] = {(kind, tag): series for kind, tag, series in rows or ()}
-        # Last values whose fingerprint is not made yet: it is needed only where a step comes twice, and takes long for
-        # a histogram. Larger values are not held here.
-        self._unmarked: dict[str, Histogram | Callable[[str], Value]] = {}
+        # Last values whose fingerprint is not made yet: it is needed only where a step comes twice, and takes long.
+        self._unmarked: dict[SeriesKey, Value | Callable[[str], Value]] = {}
+        self._held: dict[SeriesKey, int] = {}  # bytes of those that are large
+        self._room = _ROOM
         self.file = 0
         """Number of the source file that is being read."""
         self.repeated = 0
@@ -111,8 +113,8 @@ class SeriesTable:
     @property
     def rows(self) -> list[tuple[str, str, Series]]:
         """Everything known, for `SeriesTable(rows)`."""
-        for tag in tuple(self._unmarked):
-            self._mark(tag)
+        for key in tuple(self._unmarked):
+            self._mark(key)
         return [(kind, tag, series) for (kind, tag), series in self._series.items()]
 
     def copy(self) -> SeriesTable:
@@ -139,14 +141,11 @@ class SeriesTable:
             series = table.get((value.kind, tagged.tag))
             if type(value) is Scalar:
                 fingerprint = value.bits
-            elif type(value) is not Histogram:
+            elif series is not None and step == series.step:
+                self._mark((value.kind, tagged.tag))
                 fingerprint = value.fingerprint()
-            elif series is None or step != series.step:
-                fingerprint = b""
-                self._unmarked[tagged.tag] = value
             else:
-                self._mark(tagged.tag)
-                fingerprint = value.fingerprint()
+                fingerprint = b"" if self._hold((value.kind, tagged.tag), value) else value.fingerprint()
             if series is None:
                 table[value.kind, tagged.tag] = Series(step, fingerprint, file, step)
             else:
@@ -196,7 +195,7 @@ class SeriesTable:
                 series.turn(step)
             series.step, series.file, series.fingerprint = step, file, bits
             if kind == Histogram.kind:
-                self._unmarked[tag] = histogram_of
+                self._unmarked[kind, tag] = histogram_of
         return True
 
     def find_scalar(self, tag: str) -> Series | None:
@@ -226,21 +225,38 @@ class SeriesTable:
         lows = ((key, series.lowest_from(step)) for key, series in self._series.items())
         return {key: low for key, low in lows if low is not None}
 
-    def _mark(self, tag: str) -> None:
-        """Makes the fingerprint of a last histogram that has none yet."""
-        value = self._unmarked.pop(tag, None)
+    def _hold(self, key: SeriesKey, value: Value) -> bool:
+        """Holds a last value, whose fingerprint is made when it is asked for; False where there is no room for it."""
+        size = 0 if isinstance(value, Histogram) else _bytes_of(value)
+        room = self._room + self._held.pop(key, 0)
+        self._unmarked.pop(key, None)
+        if is_held := size <= room:
+            self._unmarked[key] = value
+            self._held[key] = size
+            room -= size
+        self._room = room
+        return is_held
+
+    def _mark(self, key: SeriesKey) -> None:
+        """Makes the fingerprint of a last value that has none yet."""
+        value = self._unmarked.pop(key, None)
         if value is not None:
-            histogram = value if isinstance(value, Histogram) else value(tag)
-            self._series[Histogram.kind, tag].fingerprint = histogram.fingerprint()
+            self._room += self._held.pop(key, 0)
+            self._series[key].fingerprint = (value(key[1]) if callable(value) else value).fingerprint()
+
+    def _let_go(self) -> None:
+        self._unmarked.clear()
+        self._held.clear()
+        self._room = _ROOM
 
     def restart(self, step: int) -> None:
         """Forgets the points at `step` and above, which are replaced; what replaces them repeats none of them."""
-        self._unmarked.clear()
+        self._let_go()
         self._series = {key: series for key, series in self._series.items() if series.cut(step)}
 
     def forget_repeats(self) -> None:
         """Begins anew with repeats: what comes next is another file in the place of the last one."""
-        self._unmarked.clear()
+        self._let_go()
         for series in self._series.values():
             series.fingerprint = b""
 
@@ -255,6 +271,12 @@ def keys_of(event: Event) -> Iterator[tuple[SeriesKey, TaggedValue | None]]:
         if isinstance(tagged.value, Histogram):
             for key in _counts_of(tagged.tag, tagged.value):
                 yield key, tagged
+
+
+def _bytes_of(value: Value) -> int:
+    if isinstance(value, Image):
+        return sum(map(len, value.encoded))
+    return value.array.nbytes if isinstance(value, Tensor) else len(value.payload) if isinstance(value, Opaque) else 0
 
 
 def _counts_of(tag: str, histogram: Histogram) -> list[SeriesKey]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from crc32c import crc32c
 
@@ -12,7 +12,7 @@ from ms_summary_bridge.errors import ClosedError, FileTakenError, LogdirError, O
 from ms_summary_bridge.files.arguments import check_number, check_path
 from ms_summary_bridge.files.event_file import CHUNK_BYTES, Path
 from ms_summary_bridge.files.record_decoder import RecordDecoder
-from ms_summary_bridge.files.records import Record, encode_record
+from ms_summary_bridge.files.records import FOOTER_BYTES, HEADER_BYTES, Record, encode_record
 
 __all__ = ["RecordWriter", "create_unique"]
 
@@ -233,6 +233,7 @@ class RecordWriter:
     def _settle(self, data: memoryview, done: int) -> None:
         """After a failed write: takes the records that are whole out of the buffer, cuts the file behind them."""
         kept = count = 0
+        self._pending = [record for block in self._pending for record in _records_of(block)]
         for record in self._pending:
             if kept + len(record) > done:
                 break
@@ -254,6 +255,15 @@ class RecordWriter:
         except LogdirError:
             if error is None:  # else the first error matters more
                 raise
+
+
+def _records_of(block: bytes) -> Iterator[bytes]:
+    """Yields the records of which a block is made."""
+    start = 0
+    while start < len(block):
+        end = start + HEADER_BYTES + int.from_bytes(block[start : start + 8], "little") + FOOTER_BYTES
+        yield block[start:end]
+        start = end
 
 
 def create_unique(directory: Path, name_of: Callable[[int], str], *, buffer_bytes: int = CHUNK_BYTES) -> RecordWriter:

@@ -492,8 +492,9 @@ def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("room", range(58))
 @pytest.mark.parametrize("can_truncate", [True, False])
+@pytest.mark.parametrize("is_block", [False, True])
 def test_full_disk_leaves_whole_records_and_loses_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, can_truncate: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, can_truncate: bool, is_block: bool
 ) -> None:
     whole = b"".join(map(build_record, (b"one", b"two", b"six")))
     if not can_truncate:
@@ -505,8 +506,11 @@ def test_full_disk_leaves_whole_records_and_loses_none(
     path = tmp_path / "events"
     disk = Disk(monkeypatch, room)
     writer = RecordWriter(path)
-    for payload in (b"one", b"two", b"six"):
-        writer.write(payload)
+    if is_block:
+        writer.write_records(whole)
+    else:
+        for payload in (b"one", b"two", b"six"):
+            writer.write(payload)
     if room < len(whole):
         with pytest.raises(LogdirError, match=r"events: cannot be written: No space left on device; \d+ bytes are in"):
             writer.flush()
