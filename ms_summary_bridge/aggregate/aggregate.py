@@ -8,11 +8,10 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import IO, Final, Literal
+from typing import IO, TYPE_CHECKING, Final, Literal
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from ms_summary_bridge.aggregate.sources import RankSource, find_ranks
 from ms_summary_bridge.aggregate.statistics import STATISTICS, Carried, Row, align, summarise
@@ -26,6 +25,9 @@ from ms_summary_bridge.files.event_file import Path
 from ms_summary_bridge.files.record_writer import RecordWriter
 from ms_summary_bridge.formats import tensorboard
 from ms_summary_bridge.values import Scalar
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["AggregateReport", "NonFinite", "RankReport", "aggregate_ranks"]
 

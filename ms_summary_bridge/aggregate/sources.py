@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from ms_summary_bridge.batches.reader import Batch
 from ms_summary_bridge.columns.growing import Columns, GrowingColumns, join_columns
@@ -22,6 +21,9 @@ from ms_summary_bridge.errors import LogdirError, NoEventsError, UsageError
 from ms_summary_bridge.monitor.sinks.journal import JOURNAL, read_journal
 from ms_summary_bridge.runs.logdir import Run, discover
 from ms_summary_bridge.runs.reading import RunReading
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["RankSource", "find_ranks"]
 
@@ -136,7 +138,7 @@ class RankSource:
 
 def _columns_of(rows: list[tuple[int, int, float, float]]) -> Columns:
     codes, steps, times, values = zip(*rows, strict=True) if rows else ((), (), (), ())
-    return (
+    return Columns(
         np.zeros(len(codes), np.int32),
         np.array(codes, np.int32),
         np.array(steps, np.int64),
@@ -146,7 +148,7 @@ def _columns_of(rows: list[tuple[int, int, float, float]]) -> Columns:
 
 
 def _select(columns: Columns, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Columns:
-    return tuple(column[chosen] for column in columns)  # type: ignore[return-value]
+    return Columns(*(column[chosen] for column in columns))
 
 
 class _Found(msgspec.Struct):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from ms_summary_bridge.columns.growing import Columns
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["STATISTICS", "Carried", "Row", "align", "summarise"]
 

@@ -7,19 +7,22 @@ first byte on, are the records. Whatever breaks this chain ends it there, and is
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from ms_summary_bridge.batches.checksums import header_checksums, mask
 from ms_summary_bridge.files.records import FOOTER_BYTES, HEADER_BYTES
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    _Positions = npt.NDArray[np.int64]
 
 __all__ = ["find_chain", "unaligned"]
 
 _FRAME_BYTES: Final = HEADER_BYTES + FOOTER_BYTES
 _MAX_JUMPS: Final = 1000  # false candidates passed over in one chunk
-_Positions = npt.NDArray[np.int64]
 
 
 def unaligned(data: bytes | bytearray, dtype: str) -> npt.NDArray[Any]:

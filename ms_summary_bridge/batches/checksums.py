@@ -9,11 +9,13 @@ Source: RFC 3720, appendix B.4, gives the polynomial (0x1EDC6F41, reflected 0x82
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import numpy.typing as npt
 from crc32c import crc32c
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["add_columns", "header_checksums", "mask", "unmask"]
 

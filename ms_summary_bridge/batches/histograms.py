@@ -9,17 +9,19 @@ order, counts above 2**53) goes the general way.
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from ms_summary_bridge.batches.chain import unaligned
 from ms_summary_bridge.events import Event, Summary
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats.plugin_data import DATA_CLASS_TENSOR, Origin, encode_metadata
 from ms_summary_bridge.values import Histogram, Scalar
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["Drawn", "Histograms"]
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from ms_summary_bridge.batches.chain import find_chain, unaligned
 from ms_summary_bridge.batches.checksums import add_columns, mask
 from ms_summary_bridge.batches.shapes import Form, Shapes
 from ms_summary_bridge.files.records import FOOTER_BYTES, HEADER_BYTES
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["Group", "Scan", "scan"]
 

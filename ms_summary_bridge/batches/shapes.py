@@ -6,16 +6,18 @@ is that very payload, each later one with the same bytes around the varying ones
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 from crc32c import crc32c
 
 from ms_summary_bridge.events import Event, Summary
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.values import Scalar
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["Form", "Shape", "Shapes"]
 

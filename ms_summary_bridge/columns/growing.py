@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ms_summary_bridge.batches.reader import Batch
 from ms_summary_bridge.events import Event, Summary
 from ms_summary_bridge.values import Scalar
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
 __all__ = ["Columns", "GrowingColumns", "join_columns"]
 
+_TYPES: Final = (np.int32, np.int32, np.int64, np.float64, np.float64)
 _GATHERED: Final = 50_000  # scalars that are held as Python objects
 
-Columns: TypeAlias = tuple[
-    npt.NDArray[np.int32],
-    npt.NDArray[np.int32],
-    npt.NDArray[np.int64],
-    npt.NDArray[np.float64],
-    npt.NDArray[np.float64],
-]
-"""Number of the run, number of the tag, step, wall time, value."""
-_TYPES: Final = (np.int32, np.int32, np.int64, np.float64, np.float64)
+
+class Columns(NamedTuple):
+    """Scalars as columns of one length."""
+
+    run: npt.NDArray[np.int32]
+    """Number of the run."""
+    tag: npt.NDArray[np.int32]
+    """Number of the tag."""
+    step: npt.NDArray[np.int64]
+    wall_time: npt.NDArray[np.float64]
+    value: npt.NDArray[np.float64]
 
 
 class GrowingColumns:
@@ -93,7 +99,7 @@ class GrowingColumns:
         if (tags < 0).any():
             kept = tags >= 0
             tags, steps, times, values = tags[kept], steps[kept], times[kept], values[kept]
-        self._parts.append((np.full(len(tags), self._run, np.int32), tags, steps, times, values))
+        self._parts.append(Columns(np.full(len(tags), self._run, np.int32), tags, steps, times, values))
         self.rows += len(tags)
 
     def take(self) -> Columns:
@@ -118,7 +124,7 @@ class GrowingColumns:
         if self._single:
             runs, tags, steps, times, values = zip(*self._single, strict=True)
             self._parts.append(
-                (
+                Columns(
                     np.array(runs, np.int32),
                     np.array(tags, np.int32),
                     np.array(steps, np.int64),
@@ -132,6 +138,9 @@ class GrowingColumns:
 def join_columns(parts: list[Columns]) -> Columns:
     """Puts columns below each other."""
     columns = list(zip(*parts, strict=True)) if parts else [()] * 5
-    return tuple(  # type: ignore[return-value]
-        np.concatenate(column) if column else np.empty(0, dtype) for column, dtype in zip(columns, _TYPES, strict=True)
+    return Columns(
+        *(
+            np.concatenate(column) if column else np.empty(0, dtype)
+            for column, dtype in zip(columns, _TYPES, strict=True)
+        )
     )

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ms_summary_bridge.columns.growing import Columns
 from ms_summary_bridge.errors import MissingDependencyError
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    _STRINGS = npt.NDArray[np.object_]
     import pandas
     import polars
     import pyarrow
 
 __all__ = ["ScalarTable"]
-
-_STRINGS = npt.NDArray[np.object_]
 
 
 class ScalarTable:

@@ -6,11 +6,10 @@ done for as a whole (an event that repeats in part, a series that a restart has 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from ms_summary_bridge.batches.chain import unaligned
 from ms_summary_bridge.batches.checksums import mask
@@ -19,9 +18,13 @@ from ms_summary_bridge.batches.scan import Group
 from ms_summary_bridge.convert.series import Series, SeriesTable
 from ms_summary_bridge.files.records import HEADER_BYTES
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    _Rows = npt.NDArray[np.int64]
+
 __all__ = ["JudgedBatch", "judge"]
 
-_Rows = npt.NDArray[np.int64]
 _NO_SERIES: Final = Series(0, b"", 0, 0)
 _MOST_TURNS: Final = 8  # uneven steps looked for by numpy before they are gone through one by one
 
