@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from ms_summary_bridge.cli.render import printable
+from ms_summary_bridge.cli.output import print_json, print_text
 from ms_summary_bridge.errors import ConfigError, LogdirError, UsageError
 from ms_summary_bridge.monitor.config.advice import find_advice, find_needs
 from ms_summary_bridge.monitor.config.file import load_config
@@ -20,7 +19,6 @@ from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.sinks.journal import read_journal
 from ms_summary_bridge.monitor.suggest import suggest_limits, write_suggestion
 from ms_summary_bridge.monitor.trial import TrialReport, try_config
-from ms_summary_bridge.runs.report import encode_json
 
 __all__ = ["check", "init", "make_config_app", "schema", "suggest"]
 
@@ -31,18 +29,6 @@ _SET = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change one key first, like tags.dataset=v3; may be repeated."),
 ]
-
-
-def _say(text: str) -> None:
-    try:
-        sys.stdout.write(f"{printable(text, keep=chr(10))}\n")
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise BrokenPipeError from None  # without its number, by which typer would know it and exit with 1
-
-
-def _say_json(value: object) -> None:
-    _say(encode_json(value).decode().rstrip("\n"))
 
 
 def check(
@@ -71,7 +57,7 @@ def check(
     except ConfigError as error:
         if not json:
             raise
-        _say_json({"file": file, "is_valid": False, "problems": error.problems, "notes": [], "config": None})
+        print_json({"file": file, "is_valid": False, "problems": error.problems, "notes": [], "config": None})
         return error.exit_code
     notes = find_advice(config)
     if json:
@@ -82,15 +68,15 @@ def check(
             "notes": notes,
             "config": _shown(config),
         }
-        _say_json({**content, **({"trial": trial} if trial is not None else {})})
+        print_json({**content, **({"trial": trial} if trial is not None else {})})
     else:
-        _say(f"{file}: right")
+        print_text(f"{file}: right")
         if config.enable:
-            _say(_describe(config))
+            print_text(_describe(config))
         for note in notes:
-            _say(f"note: {note}")
+            print_text(f"note: {note}")
         if trial is not None:
-            _say(_describe_trial(trial, config))
+            print_text(_describe_trial(trial, config))
     return 1 if trial is not None and trial.missing else 0
 
 
@@ -164,7 +150,7 @@ def init(
     """
     text = write_template(mindformers=mindformers)
     if not file:
-        _say(text.rstrip("\n"))
+        print_text(text.rstrip("\n"))
         return 0
     try:
         with open(file, "w" if force else "x", encoding="utf-8") as output:
@@ -174,7 +160,7 @@ def init(
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise LogdirError(f"{file}: cannot be written: {reason}") from error
-    _say(f"{file}: written; ms-summary-bridge config check {file}")
+    print_text(f"{file}: written; ms-summary-bridge config check {file}")
     return 0
 
 
@@ -194,7 +180,7 @@ def suggest(
             f"{journal}: holds a line that the monitor did not write ({error}); give the journal of a "
             "healthy run as it was written"
         ) from error
-    _say(text.rstrip("\n"))
+    print_text(text.rstrip("\n"))
     return 0
 
 
@@ -207,7 +193,7 @@ def schema(
 
     Example: ms-summary-bridge config schema > monitor.schema.json
     """
-    _say_json(build_section_schema() if section else build_schema())
+    print_json(build_section_schema() if section else build_schema())
     return 0
 
 
