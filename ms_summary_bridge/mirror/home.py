@@ -2,10 +2,11 @@
 
 Starts with the viewer, so it loads nothing else.
 
-Below the cache (`$XDG_CACHE_HOME/ms_summary_bridge/tensorboard`) each logdir has a directory:
+Below the cache (`$XDG_CACHE_HOME/ms_summary_bridge/<viewer>`) each logdir has a directory:
 
-* `logdir`: the link that the viewer is given; `source`: one that always leads to the logdir;
-* `nodes`: directories of links (`overlay`); `views` and `outputs`: what is converted and what it became (`directory`);
+* `logdir`: the link that TensorBoard is given; `source`: one that always leads to the logdir;
+* `nodes`: directories of links (`overlay`); `base`: what MindInsight is given (`base`);
+* `views` and `outputs`: what is converted and what it became (`directory`);
 * `used`: locked (shared) by every viewer that shows the link; what nobody holds may be cleaned;
 * `working`: locked by the one process that writes here, of several that wait for it.
 """
@@ -20,14 +21,13 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
 from typing import Final
 
 from ms_summary_bridge._version import __version__
 from ms_summary_bridge.errors import LogdirError
 from ms_summary_bridge.files.atomic import replace_link, take_lock, try_lock
 
-__all__ = ["Home", "clean", "clear_directory", "open_home", "size_of", "user_directory"]
+__all__ = ["Home", "cache_directory", "clean", "clear_directory", "open_home", "size_of", "user_directory"]
 
 _UNUSED_SECS: Final = 30 * 24 * 3600
 _ORPHAN_SECS: Final = 24 * 3600
@@ -57,6 +57,11 @@ class Home:
     def nodes(self) -> str:
         """Where the overlay keeps its directories."""
         return os.path.join(self.path, "nodes")
+
+    @property
+    def base(self) -> str:
+        """What MindInsight is given: it lists no directory that is a link."""
+        return os.path.join(self.path, "base")
 
     def view_of(self, key: str) -> str:
         """Returns the directory with links to the files of one directory that is converted."""
@@ -127,12 +132,13 @@ class Home:
                 os.close(handle)
 
 
-def open_home(source: str, cache: str = "") -> Home:
+def open_home(source: str, cache: str = "", *, viewer: str = "tensorboard") -> Home:
     """Finds the place for the mirror of a logdir, makes it, and keeps it until this process ends.
 
     Args:
         source: The logdir; need not exist yet.
         cache: Directory for all mirrors; the user's cache, or else the temporary directory, when empty.
+        viewer: Who is shown it. Each viewer has mirrors of its own in the user's cache.
 
     Raises:
         LogdirError: There is no place that can be written and is not below the logdir itself.
@@ -140,21 +146,25 @@ def open_home(source: str, cache: str = "") -> Home:
     source = os.path.abspath(os.path.expanduser(source))
     # A link's own path, not where it leads: it may lead elsewhere tomorrow. Another version may convert otherwise.
     key = hashlib.blake2b(os.fsencode(f"{__version__} {source}"), digest_size=8).hexdigest()
+    shared = os.path.join(tempfile.gettempdir(), f"ms_summary_bridge-{os.getuid()}")
+    roots = [os.path.join(cache_directory(), viewer), os.path.join(shared, viewer)]
     reasons = []
-    for root, is_shared in _roots(cache):
+    for root in [os.path.abspath(os.path.expanduser(cache))] if cache else roots:
         if _is_below(root, source):  # the viewer would find the mirror in the logdir, and show every run twice
             reasons.append(f"{root}: is below the logdir")
             continue
         try:
-            if is_shared:
-                _make_private(os.path.dirname(root))
+            if os.path.dirname(root) == shared:
+                _make_private(shared)
             home = Home(os.path.join(root, key), source)
             home.hold()
         except OSError as error:
             reasons.append(f"{error.filename or root}: {error.strerror or error}")
         else:
             return home
-    raise LogdirError(f"no place for converted files ({'; '.join(reasons)})")
+    raise LogdirError(
+        f"no place for converted files ({'; '.join(reasons)}): name one in the environment variable XDG_CACHE_HOME"
+    )
 
 
 def user_directory(variable: str, default: str) -> str:
@@ -169,14 +179,9 @@ def user_directory(variable: str, default: str) -> str:
     return path if os.path.isabs(path) else os.path.expanduser(default)
 
 
-def _roots(cache: str) -> Iterator[tuple[str, bool]]:
-    """Yields the places for mirrors, best first, and whether others may write beside each."""
-    if cache:
-        yield os.path.abspath(os.path.expanduser(cache)), False
-        return
-    own = user_directory("XDG_CACHE_HOME", "~/.cache")
-    yield os.path.join(own, "ms_summary_bridge", "tensorboard"), False
-    yield os.path.join(tempfile.gettempdir(), f"ms_summary_bridge-{os.getuid()}", "tensorboard"), True
+def cache_directory() -> str:
+    """Returns the directory of this package in the user's cache."""
+    return os.path.join(user_directory("XDG_CACHE_HOME", "~/.cache"), "ms_summary_bridge")
 
 
 def _is_below(path: str, directory: str) -> bool:

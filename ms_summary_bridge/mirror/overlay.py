@@ -18,7 +18,7 @@ import msgspec
 from ms_summary_bridge.files.atomic import replace_link
 from ms_summary_bridge.mirror.home import Home
 
-__all__ = ["Overlay", "Shown"]
+__all__ = ["Overlay", "Shown", "join_names"]
 
 _ROOT: Final = "."
 
@@ -54,7 +54,7 @@ class Overlay:
         hidden = {item.directory: item.hidden for item in shown}
         for item in shown:
             for part, paths in item.files.items():
-                entries = files.setdefault(_join(item.directory, part), {})
+                entries = files.setdefault(join_names(item.directory, part), {})
                 entries.update((os.path.basename(path), path) for path in paths)
         below: dict[str, dict[str, str]] = {}  # of each node: the nodes below it
         for node in list(files):
@@ -97,7 +97,8 @@ class Overlay:
                     os.rmdir(node)
 
 
-def _join(directory: str, part: str) -> str:
+def join_names(directory: str, part: str) -> str:
+    """Joins the names of a directory and of a run below it; `.` is the directory itself."""
     if part == _ROOT:
         return directory
     return part if directory == _ROOT else f"{directory}/{part}"

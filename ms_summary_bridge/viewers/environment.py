@@ -117,8 +117,8 @@ def _find_python() -> str:
         if _is_suitable(candidate):
             return candidate
     raise BridgeError(
-        "found no Python 3.9 to 3.12 with the modules venv and ensurepip, which MindInsight needs: install one (on "
-        "Debian and Ubuntu together with python3-venv), or name it in the environment variable MSB_PYTHON"
+        "MindInsight needs a Python 3.9 to 3.12 with the modules venv and ensurepip, and none was found: install one "
+        "(on Debian and Ubuntu together with python3-venv), or name it in the environment variable MSB_PYTHON"
     )
 
 
@@ -166,7 +166,7 @@ def _install(python: str, path: str, say: Callable[[str], None]) -> None:
         if code:
             raise BridgeError(
                 f"MindInsight could not be installed: {' '.join(command[:4])} ended with {code}. It said:\n"
-                f"{program.said()}\nThe same command tries again; to use another Python, name it in MSB_PYTHON."
+                f"{program.last_lines()}\nThe same command tries again; to use another Python, name it in MSB_PYTHON."
             )
     with open(_stamp(path), "w", encoding="utf-8") as file:
         file.write(_wanted(path))
