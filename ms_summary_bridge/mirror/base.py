@@ -21,10 +21,7 @@ _BESIDE: Final = "mindspore"  # in the name of a run whose own is that of a run 
 def show_runs(home: Home, directories: Collection[MirroredDirectory], say: Callable[[str], None]) -> None:
     """Brings the base up to date: a directory for each run, native or converted, and none for what is gone.
 
-    Args:
-        home: The mirror.
-        directories: What it shows.
-        say: Told which run cannot be shown; the others are.
+    A run that cannot be shown is said, and the others are shown.
 
     Raises:
         OSError: The base cannot be written.

@@ -46,13 +46,7 @@ _BESIDE: Final = "mindspore"  # the run's name where somebody else's TensorBoard
 
 
 class MirroredDirectory:
-    """One directory.
-
-    Args:
-        home: Where its view and its output are kept.
-        name: Its path below the logdir; `.` for the logdir itself.
-        target: The format that the viewer reads.
-    """
+    """The directory `name` below the logdir, `.` for the logdir itself, for a viewer that reads the format `target`."""
 
     def __init__(self, home: Home, name: str, target: str) -> None:
         key = hashlib.blake2b(os.fsencode(name), digest_size=12).hexdigest()
@@ -65,7 +59,8 @@ class MirroredDirectory:
         self._hidden: frozenset[str] = frozenset()
         self._is_beside = False
         self._is_converted = False
-        self._native_runs: list[Run] = []
+        self.native_runs: list[Run] = []
+        """Its runs that the viewer reads as they are."""
         self._converted_runs: list[Run] | None = None  # looked for again once the conversion has gone on
         self._grows = True
         self.size = size_of(self.output)
@@ -74,11 +69,6 @@ class MirroredDirectory:
         """Whether the last conversion of it should be tried again."""
         self.problems: list[str] = []
         """Files that cannot be read at all, each with the reason."""
-
-    @property
-    def native_runs(self) -> list[Run]:
-        """Its runs that the viewer reads as they are."""
-        return self._native_runs
 
     @property
     def converted_runs(self) -> list[Run]:
@@ -113,13 +103,7 @@ class MirroredDirectory:
         return f"{free}/{rest}" if rest else free
 
     def prepare(self, files: list[FileFact]) -> bool:
-        """Looks at the files, and decides what is shown.
-
-        Args:
-            files: All event files and graph files that are directly in the directory.
-
-        Returns:
-            Whether there is something to convert.
+        """Looks at the files that are directly in the directory; returns whether there is something to convert.
 
         Raises:
             BridgeError: The files cannot be looked at.
@@ -134,23 +118,15 @@ class MirroredDirectory:
             for problem in (*found.problems, *(() if self._grows else found.empty))
             if format_of_name(os.path.basename(problem.path)) not in ("", self._target)  # another `*.pb` is no fault
         ]
-        self._native_runs = [run for run in found.runs if run.format == self._target]
-        self._is_converted = (
-            self._decide(found) if self._target == TENSORBOARD else len(found.runs) > len(self._native_runs)
-        )
+        self.native_runs = [run for run in found.runs if run.format == self._target]
+        self._is_converted = self._decide(found)
         self._converted_runs = None
         if not self._is_converted:
             self.remove_output()
         return self._is_converted
 
     def convert(self, progress: Callable[[], None]) -> list[str]:
-        """Converts what is new.
-
-        Args:
-            progress: Called now and then while it goes on.
-
-        Returns:
-            What could not be read or written, for a person to know.
+        """Converts what is new, and calls `progress` now and then; returns what a person should know of it.
 
         Raises:
             BridgeError: Nothing could be converted.
@@ -184,7 +160,7 @@ class MirroredDirectory:
     def _decide(self, found: Logdir) -> bool:
         """Finds out whether the directory must be converted, and beside what."""
         if self._target == MINDSPORE:
-            return len(found.runs) > len(self._native_runs)
+            return len(found.runs) > len(self.native_runs)
         mindspore = [run for run in found.runs if run.format == MINDSPORE]
         ours = [run for run in (*found.runs, *found.twins) if run.format == TENSORBOARD and run.role != SOURCE]
         if not mindspore or _is_covered(mindspore, [run for run in ours if run.role == LIVE]):
@@ -225,6 +201,7 @@ class MirroredDirectory:
     def remove_output(self) -> None:
         """Forgets what was converted; what is converted later is shown again."""
         self.size = 0
+        self._converted_runs = None
         clear_directory(self.output)
 
     def remove(self) -> None:

@@ -36,17 +36,11 @@ _KEY: Final = re.compile(r"[0-9a-f]{16}")
 
 
 class Home:
-    """The directory of one mirror.
-
-    Attributes:
-        path: The directory.
-        source: The logdir that is mirrored, an absolute path.
-    """
+    """The directory `path` of the mirror of the logdir `source`, an absolute path."""
 
     def __init__(self, path: str, source: str) -> None:
         self.path = path
         self.source = source
-        self._used = -1
 
     @property
     def logdir(self) -> str:
@@ -73,12 +67,8 @@ class Home:
 
     def kept(self) -> list[str]:
         """Returns all views and outputs that are there."""
-        paths: list[str] = []
-        for part in ("views", "outputs"):
-            directory = os.path.join(self.path, part)
-            with contextlib.suppress(FileNotFoundError):
-                paths += [os.path.join(directory, name) for name in os.listdir(directory)]
-        return paths
+        parts = filter(os.path.isdir, (self.view_of(""), self.output_of("")))
+        return [os.path.join(part, name) for part in parts for name in os.listdir(part)]
 
     def hold(self) -> None:
         """Makes the directory and its link if missing, and keeps both until this process ends.
@@ -86,25 +76,21 @@ class Home:
         Raises:
             OSError: The directory cannot be made, or not be locked.
         """
+        used = os.path.join(self.path, "used")
         for _ in range(_ATTEMPTS):
             os.makedirs(self.path, mode=0o700, exist_ok=True)
-            handle = os.open(self._used_path, os.O_RDWR | os.O_CREAT, 0o600)
+            handle = os.open(used, os.O_RDWR | os.O_CREAT, 0o600)
             try_lock(handle, is_shared=True, is_waiting=True)
             with contextlib.suppress(OSError):
-                if os.path.samestat(os.fstat(handle), os.stat(self._used_path)):
+                if os.path.samestat(os.fstat(handle), os.stat(used)):
                     os.utime(handle)
-                    self._used = handle
-                    break
+                    break  # the system closes it when this process ends
             os.close(handle)  # it was cleaned away meanwhile
         else:
             raise OSError(0, "cleaned again and again by another process", self.path)
         for link in (os.path.join(self.path, "source"), self.logdir):
             with contextlib.suppress(FileExistsError):
                 os.symlink(self.source, link)
-
-    @property
-    def _used_path(self) -> str:
-        return os.path.join(self.path, "used")
 
     def lock(self) -> int | None:
         """Takes the right to write here; None while another process has it. It ends with this process.
@@ -168,13 +154,7 @@ def open_home(source: str, cache: str = "", *, viewer: str = "tensorboard") -> H
 
 
 def user_directory(variable: str, default: str) -> str:
-    """Returns a base directory of the XDG specification. The program makes a directory of its own in it.
-
-    Args:
-        variable: `XDG_CACHE_HOME`, say.
-        default: Where it is when the variable is not set, or not to an absolute path, which the specification says to
-            ignore: `~/.cache`.
-    """
+    """Returns a base directory of the XDG specification, by its variable; a path that is not absolute is ignored."""
     path = os.environ.get(variable, "")
     return path if os.path.isabs(path) else os.path.expanduser(default)
 
@@ -199,7 +179,7 @@ def _make_private(path: str) -> None:
 
 
 def clear_directory(path: str) -> None:
-    """Removes a directory with all that is in it, as far as that is possible."""
+    """Removes a directory with all that is in it, as far as that can be done."""
     shutil.rmtree(path, ignore_errors=True)
 
 

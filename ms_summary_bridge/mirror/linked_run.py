@@ -32,12 +32,7 @@ _SHOWN: Final = re.compile(r"summary\.\d+")  # event files that MindInsight read
 
 
 def link_run(run: Run, directory: str, scratch: str) -> None:
-    """Makes a directory, which may be missing, show a run as it is now.
-
-    Args:
-        run: The run.
-        directory: The directory.
-        scratch: One on the same file system, in which nobody looks.
+    """Makes a directory, which may be missing, show a run as it is now; nobody looks into `scratch` on the same disk.
 
     Raises:
         OSError: It cannot be written; a `WriteError`, most of the time.

@@ -46,12 +46,9 @@ class FileFact(msgspec.Struct, frozen=True):
 def find_files(
     source: str, is_candidate: Callable[[str], bool], say: Callable[[str], None]
 ) -> dict[str, list[FileFact]]:
-    """Returns the files of each directory that has a candidate, by its path below the source.
+    """Returns the files of each directory below a logdir that has a candidate, by its path there.
 
-    Args:
-        source: The logdir.
-        is_candidate: Says by its name whether a file makes its directory one of those.
-        say: Told what cannot be looked at.
+    What may be a candidate and cannot be looked at is said.
 
     Raises:
         LogdirError: The logdir is not there, or cannot be looked at.

@@ -35,11 +35,7 @@ class Shown(msgspec.Struct):
 
 
 class Overlay:
-    """The links of one mirror.
-
-    Args:
-        home: Where they are kept.
-    """
+    """The links of one mirror."""
 
     def __init__(self, home: Home) -> None:
         self._home = home

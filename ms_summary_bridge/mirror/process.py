@@ -30,13 +30,10 @@ class MirrorProcess:
 
     Args:
         home: The mirror, held by this process.
-        target: The format that the viewer reads.
-        limit: Bytes that the converted files of all mirrors may take.
+        target: As for `Mirror`.
+        limit: As for `Mirror`.
         warn: Told what a person should know, line by line, from a thread.
         sleep: Waits for seconds, before a child is started again.
-
-    Attributes:
-        thread: Looks after the child, and may be left alone.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ class Program:
     Args:
         name: What a person calls it.
         command: Its command line.
-        environment: Its environment variables; those of this process by default.
+        environment: Its variables; those of this process by default.
         on_line: Told each line that it prints, from a thread.
 
     Raises:
@@ -110,13 +110,9 @@ class Program:
         return code
 
     def wait_until_it_answers(self, url: str, tell: Callable[[int], None]) -> None:
-        """Waits until an address answers, and it is this program that does.
+        """Waits until an address answers, and it is this program that does; `tell` as for `finish`.
 
         Another one may have taken the port after it was found free; then this one ends, and says why.
-
-        Args:
-            url: The address.
-            tell: Told every ten seconds for how long.
 
         Raises:
             BridgeError: It ended, or gave no answer in five minutes; the message holds its last lines.

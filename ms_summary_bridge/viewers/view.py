@@ -112,7 +112,7 @@ def _check_source(source: str) -> None:
     if is_url(source):
         raise UsageError(f"{source}: view takes a local directory; `convert {source} DIR --follow` makes one of a URL")
     if os.path.exists(source) and not os.path.isdir(source):
-        raise UsageError(f"{source}: is no directory; name the one it is in")
+        raise UsageError(f"{source}: not a directory; name the one it is in")
 
 
 def _has_tensorboard() -> bool:

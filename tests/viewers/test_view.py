@@ -383,7 +383,7 @@ def test_a_pip_that_fails_is_quoted(
 
 def test_without_a_python_for_it_the_error_says_which(no_environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MSB_PYTHON", "/no/such/python")
-    with pytest.raises(BridgeError, match=r"MSB_PYTHON=/no/such/python is no Python 3\.9 to 3\.12"):
+    with pytest.raises(BridgeError, match=r"MSB_PYTHON=/no/such/python: not a Python 3\.9 to 3\.12"):
         environment.make_environment(is_yes=True, ask=None, say=print)
 
 
@@ -565,7 +565,7 @@ def test_what_cannot_be_viewed_is_refused(
 ) -> None:
     path = put(tmp_path / tensorboard_name(), build_file("tensorboard", range(1, 3)))
     assert main(["view", str(path)]) == 2
-    assert "is no directory" in capsys.readouterr().err
+    assert "not a directory" in capsys.readouterr().err
     assert main(["view", "s3://bucket/logs"]) == 2
     assert "convert s3://bucket/logs DIR --follow" in capsys.readouterr().err
     assert main(["view", str(tmp_path), "--port", "70000"]) == 2
