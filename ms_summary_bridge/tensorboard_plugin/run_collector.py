@@ -27,7 +27,6 @@ _SHORTEST_PAUSE: Final = 2.0
 _IDLE_SHARE: Final = 20
 """Looking for files may take one part in so many of the time."""
 _WORK_SECS: Final = 0.05
-_PATIENCE_SECS: Final = 10.0
 _MOST_RUNS: Final = 500
 _MOST_PROBLEMS: Final = 100
 _JOURNAL: Final = "journal"
@@ -40,14 +39,21 @@ class RunCollector:
         source: The logdir; need not exist yet.
         warn: Told what of ours went wrong, perhaps again and again.
         clock: Monotonic seconds, by which looks are apart.
+        patience_secs: How long a question waits for a file that is being read.
     """
 
     def __init__(
-        self, source: str, warn: Callable[[str], None], *, clock: Callable[[], float] = time.monotonic
+        self,
+        source: str,
+        warn: Callable[[str], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        patience_secs: float = 10.0,
     ) -> None:
         self._source = source
         self._warn = warn
         self._clock = clock
+        self._patience_secs = patience_secs
         self._lock = threading.Lock()  # of what is known
         self._runs: dict[str, KnownRun] = {}
         self._journals: dict[str, JournalFacts] = {}
@@ -114,8 +120,8 @@ class RunCollector:
     @contextlib.contextmanager
     def _known_runs(self) -> Iterator[None]:
         """Holds what is known as it is; the thread that reads lets go of it between batches."""
-        if not self._lock.acquire(timeout=_PATIENCE_SECS):
-            raise BridgeError(f"{self._source}: a file has not answered for {_PATIENCE_SECS:g} seconds")
+        if not self._lock.acquire(timeout=self._patience_secs):
+            raise BridgeError(f"{self._source}: a file has not answered for {self._patience_secs:g} seconds")
         try:
             yield
         finally:

@@ -9,8 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import pytest
 
 from ms_summary_bridge.mirror.home import Home, open_home
 from ms_summary_bridge.training.distributed import rank_directory
+from tests.eventually import wait_for
 from tests.scripted import build_file, build_record, mindspore_name, put, scalar_payload, tensorboard_name
 from tools.tensorboard_api import TensorBoardClient, running_tensorboard, stop_process
 
@@ -72,13 +72,6 @@ def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Board]:
         yield board
     finally:
         board.close()
-
-
-def wait_for(answer: Callable[[], object], what: str, secs: float = 60.0) -> None:
-    deadline = time.monotonic() + secs
-    while not answer():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def write(directory: Path, file_format: str, steps: range) -> Path:

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ from ms_summary_bridge.runs.archive import make_decoder
 from ms_summary_bridge.runs.report import Report
 from ms_summary_bridge.tensorboard_plugin.run_collector import RunCollector
 from tests.conftest import TrainSmall
+from tests.eventually import wait_for
 from tests.runs.test_logdir import in_unprivileged_child, make_odd_tree
 from tests.scripted import START, build_file, mindspore_name, put, tensorboard_name
 
@@ -588,13 +588,6 @@ def test_what_an_earlier_process_left_is_shown_at_once_and_tidied(followed: Foll
 
 
 # --- the process
-
-
-def wait_for(answer: Callable[[], object], secs: float = 60.0) -> None:
-    deadline = time.monotonic() + secs
-    while not answer():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.05)
 
 
 def test_a_child_that_cannot_work_gives_the_logdir_back(tmp_path: Path) -> None:
