@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
@@ -61,13 +61,9 @@ def check(
         return error.exit_code
     notes = find_advice(config)
     if json:
-        content: dict[str, Any] = {
-            "file": file,
-            "is_valid": True,
-            "problems": [],
-            "notes": notes,
-            "config": _shown(config),
-        }
+        # Without the addresses and secrets of webhooks.
+        shown = hide_secrets(msgspec.to_builtins(msgspec.structs.asdict(config)))
+        content = {"file": file, "is_valid": True, "problems": [], "notes": notes, "config": shown}
         print_json({**content, **({"trial": trial} if trial is not None else {})})
     else:
         print_text(f"{file}: right")
@@ -78,11 +74,6 @@ def check(
         if trial is not None:
             print_text(_describe_trial(trial, config))
     return 1 if trial is not None and trial.missing else 0
-
-
-def _shown(config: MonitorConfig) -> Any:
-    """Returns a configuration without the addresses and secrets of webhooks."""
-    return hide_secrets(msgspec.to_builtins(msgspec.structs.asdict(config)))
 
 
 def _describe_alarms(config: MonitorConfig) -> str:
@@ -99,15 +90,18 @@ def _describe(config: MonitorConfig) -> str:
         how_often = "30 s on one card, 60 s on more, 120 s from 64 on"
     else:
         how_often = f"{config.interval:g} s" if config.interval else "step"
-    names = []
-    for metric in config.metrics:
-        steps = f" from step {metric.from_step}" if metric.from_step else ""
-        steps += f" to step {metric.to_step}" if metric.to_step is not None else ""
-        names.append(metric.name + steps)
-    limits = []
-    for name, bounds in config.callback.warn_on_value.items():
-        limits += [f"{name} above {bounds.above:g}"] if bounds.above is not None else []
-        limits += [f"{name} below {bounds.below:g}"] if bounds.below is not None else []
+    names = [
+        metric.name
+        + (f" from step {metric.from_step}" if metric.from_step else "")
+        + (f" to step {metric.to_step}" if metric.to_step is not None else "")
+        for metric in config.metrics
+    ]
+    limits = [
+        f"{name} {side} {bound:g}"
+        for name, bounds in config.callback.warn_on_value.items()
+        for side, bound in (("above", bounds.above), ("below", bounds.below))
+        if bound is not None
+    ]
     place = os.path.join(config.save_dir, config.project, config.run_id or "<time of the start>")
     lines = [
         f"  records   {', '.join(names) or 'nothing'}",

@@ -21,7 +21,7 @@ _BESIDE: Final = "mindspore"  # in the name of a run whose own is that of a run 
 def show_runs(home: Home, directories: Collection[MirroredDirectory], say: Callable[[str], None]) -> None:
     """Brings the base up to date: a directory for each run, native or converted, and none for what is gone.
 
-    A run that cannot be shown is said, and the others are shown.
+    A run that cannot be shown is reported to `say`, and the others are shown.
 
     Raises:
         OSError: The base cannot be written.
@@ -30,7 +30,7 @@ def show_runs(home: Home, directories: Collection[MirroredDirectory], say: Calla
     names = _choose_names(sorted(directories, key=lambda one: one.name))
     entries = [name for name in os.listdir(home.base) if os.path.isdir(os.path.join(home.base, name))]
     for name in {".", *entries} - names.keys():
-        unlink_run(os.path.join(home.base, name))
+        unlink_run(os.path.normpath(os.path.join(home.base, name)), is_base=name == ".")
     for name, run in names.items():
         try:
             link_run(run, os.path.normpath(os.path.join(home.base, name)), home.path)

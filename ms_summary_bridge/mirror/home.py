@@ -127,7 +127,7 @@ def open_home(source: str, cache: str = "", *, viewer: str = "tensorboard") -> H
         viewer: Who is shown it. Each viewer has mirrors of its own in the user's cache.
 
     Raises:
-        LogdirError: There is no place that can be written and is not below the logdir itself.
+        LogdirError: No place can be written, or each that can is below the logdir itself.
     """
     source = os.path.abspath(os.path.expanduser(source))
     # A link's own path, not where it leads: it may lead elsewhere tomorrow. Another version may convert otherwise.

@@ -54,9 +54,9 @@ def link_run(run: Run, directory: str, scratch: str) -> None:
     _remove(directory, {*links, *copies, *({sign} if links else ())})
 
 
-def unlink_run(directory: str) -> None:
-    """Takes back what `link_run` made in a directory, and the directory too if that was all that was in it."""
-    if _remove(directory, set()):
+def unlink_run(directory: str, *, is_base: bool = False) -> None:
+    """Takes back what `link_run` made in a directory; an empty one goes too, but for the base."""
+    if _remove(directory, set()) and not is_base:
         with contextlib.suppress(OSError):  # something else is in it
             os.rmdir(directory)
 
@@ -106,7 +106,12 @@ def _copy(source: str, path: str) -> None:
 
 def _remove(directory: str, kept: set[str]) -> bool:
     """Removes what is ours and not to be kept; returns whether there was such."""
-    names = [name for name in os.listdir(directory) if name.startswith(_OURS) and name not in kept]
-    for name in names:
-        os.unlink(os.path.join(directory, name))
-    return bool(names)
+    with os.scandir(directory) as entries:
+        paths = [
+            entry.path
+            for entry in entries
+            if entry.name.startswith(_OURS) and entry.name not in kept and not entry.is_dir(follow_symlinks=False)
+        ]
+    for path in paths:
+        os.unlink(path)
+    return bool(paths)

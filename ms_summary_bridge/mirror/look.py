@@ -48,7 +48,7 @@ def find_files(
 ) -> dict[str, list[FileFact]]:
     """Returns the files of each directory below a logdir that has a candidate, by its path there.
 
-    What may be a candidate and cannot be looked at is said.
+    What may be a candidate and cannot be looked at is reported to `say`.
 
     Raises:
         LogdirError: The logdir is not there, or cannot be looked at.

@@ -53,12 +53,12 @@ class Mirror:
       nothing of MindSpore's. TensorBoard's own files are not looked at beyond their beginnings.
     * `mindspore`: MindInsight lists a base directory and those directly in it, no deeper, and none that is a link. So
       each run, converted or not, gets a directory in one base, with links to its files (`base`). What a conversion
-      loses is said: MindInsight has no place for it.
+      loses is reported: MindInsight has no place for it.
 
     Args:
         home: Where it is kept.
         target: The format that the viewer reads.
-        limit: Bytes that the converted files of all mirrors in this cache may take.
+        limit: Bytes that the converted files of all mirrors in this cache may take; for MindInsight of all others.
         warn: Told what could not be read or written; each line once.
         retry_secs: Pause before what failed is tried again.
         space_secs: Pause before it is looked again whether there is space.
@@ -212,7 +212,8 @@ class Mirror:
         free = shutil.disk_usage(self._home.path).free - _FREE_BYTES + directory.size
         while True:
             others = self._others + sum(one.size for one in self._directories.values() if one is not directory)
-            if others + needed <= self._limit and needed <= free:
+            # Nobody can say how much MindInsight's mirror may take, so it takes what it needs.
+            if needed <= free and (others + needed <= self._limit or self._target == MINDSPORE):
                 return True
             oldest = self._find_oldest(directory)
             if oldest is None:

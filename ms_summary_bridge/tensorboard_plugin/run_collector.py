@@ -19,7 +19,7 @@ from ms_summary_bridge.errors import BridgeError
 from ms_summary_bridge.files.file_names import MINDSPORE
 from ms_summary_bridge.runs.logdir import LIVE, SOURCE, Logdir, Run, discover
 from ms_summary_bridge.tensorboard_plugin.journal_facts import JournalFacts, find_journals
-from ms_summary_bridge.tensorboard_plugin.run_table import KnownRun, compare_configs, describe_row, describe_run
+from ms_summary_bridge.tensorboard_plugin.run_table import PageRun, compare_configs, describe_row, describe_run
 
 __all__ = ["RunCollector"]
 
@@ -55,7 +55,7 @@ class RunCollector:
         self._clock = clock
         self._patience_secs = patience_secs
         self._lock = threading.Lock()  # of what is known
-        self._runs: dict[str, KnownRun] = {}
+        self._runs: dict[str, PageRun] = {}
         self._journals: dict[str, JournalFacts] = {}
         self._problems: list[str] = []
         self._left_out = 0
@@ -85,7 +85,7 @@ class RunCollector:
         self.look()
         self._found.wait(1.0)
         now = time.time()
-        with self._known_runs():
+        with self._locked_runs():
             rows = [describe_row(run, now) for run in self._runs.values()]
             return {
                 "rows": rows,
@@ -101,7 +101,7 @@ class RunCollector:
     def describe_one(self, key: str) -> dict[str, Any] | None:
         """Returns all about one run; None where it is not known. Raises as `describe_all`."""
         self.look()
-        with self._known_runs():
+        with self._locked_runs():
             run = self._runs.get(key)
             return None if run is None else describe_run(run, time.time())
 
@@ -118,7 +118,7 @@ class RunCollector:
             threading.Thread(target=self._look_once, name="mindspore-dashboard", daemon=True).start()
 
     @contextlib.contextmanager
-    def _known_runs(self) -> Iterator[None]:
+    def _locked_runs(self) -> Iterator[None]:
         """Holds what is known as it is; the thread that reads lets go of it between batches."""
         if not self._lock.acquire(timeout=self._patience_secs):
             raise BridgeError(f"{self._source}: a file has not answered for {self._patience_secs:g} seconds")
@@ -153,7 +153,7 @@ class RunCollector:
         self._warn(f"the MindSpore page is not complete: {text}")
         return text
 
-    def _read_one(self, run: KnownRun, steps: Iterator[None]) -> None:
+    def _read_one(self, run: PageRun, steps: Iterator[None]) -> None:
         worked = time.monotonic()
         try:
             while True:
@@ -168,7 +168,7 @@ class RunCollector:
             run.fault = self._fail(error)
         run.is_read = True
 
-    def _find(self) -> list[tuple[KnownRun, Iterator[None]]]:
+    def _find(self) -> list[tuple[PageRun, Iterator[None]]]:
         """Takes note of what is there; returns the runs with what reads them, those written to last first."""
         found, paths = Logdir(self._source, (), (), (), ()), list[str]()
         if os.path.exists(self._source):  # else it is not there yet, or not now
@@ -182,10 +182,10 @@ class RunCollector:
             of_run = problems.get(os.path.dirname(problem.path))
             if of_run is not None or problem.may_hide_mindspore:
                 (others if of_run is None else of_run).append(f"{problem.path}: {problem.reason}")
-        reads: list[tuple[KnownRun, Iterator[None]]] = []
+        reads: list[tuple[PageRun, Iterator[None]]] = []
         for run in runs:
             twins = [twin for twin in found.twins if twin.directory == run.directory and twin.role == LIVE]
-            one = self._known(run.name, run.directory, run.format)
+            one = self._page_run(run.name, run.directory, run.format)
             one.files = [file.path for file in (*run.sources, *(file for twin in twins for file in twin.files))]
             one.is_graph = bool(run.graph_files)
             one.bytes = sum(file.size for file in run.sources)
@@ -195,7 +195,7 @@ class RunCollector:
             reads.append((one, _read_all(one, run, twins)))
         for path, journal in journals.items():
             if not owners[path]:
-                one = self._known(os.path.relpath(path, self._source).replace(os.sep, "/"), path, _JOURNAL)
+                one = self._page_run(os.path.relpath(path, self._source).replace(os.sep, "/"), path, _JOURNAL)
                 one.journal = journal
                 reads.append((one, _read_all(one, None, [])))
         for one, _ in reads:
@@ -211,16 +211,16 @@ class RunCollector:
             self._problems = others[:_MOST_PROBLEMS]
         return newest
 
-    def _known(self, name: str, directory: str, run_format: str) -> KnownRun:
+    def _page_run(self, name: str, directory: str, run_format: str) -> PageRun:
         key = f"{run_format}:{name}"
         one = self._runs.get(key)
         if one is None or one.directory != directory:
-            one = KnownRun(key, name, directory, run_format)
+            one = PageRun(key, name, directory, run_format)
         one.fault = ""
         return one
 
 
-def _read_all(one: KnownRun, run: Run | None, twins: list[Run]) -> Iterator[None]:
+def _read_all(one: PageRun, run: Run | None, twins: list[Run]) -> Iterator[None]:
     if one.journal is not None:
         yield from one.journal.read()
     if run is not None:

@@ -1,4 +1,4 @@
-"""What is known of runs as plain data for the page: a row for each in the comparison, and all of one run.
+"""Runs as plain data for the page: a row for each in the comparison, and all of one run.
 
 Imports no tensorboard.
 """
@@ -18,7 +18,7 @@ from ms_summary_bridge.tensorboard_plugin.journal_facts import JournalFacts
 from ms_summary_bridge.tensorboard_plugin.run_facts import RunFacts
 from ms_summary_bridge.tensorboard_plugin.series_facts import NonFinite
 
-__all__ = ["KnownRun", "compare_configs", "describe_row", "describe_run"]
+__all__ = ["PageRun", "compare_configs", "describe_row", "describe_run"]
 
 _STALLED_SECS: Final = 120.0
 _STALLED_INTERVALS: Final = 20.0
@@ -31,7 +31,7 @@ _LINEAGE_PARTS: Final = {"train_lineage": "training", "evaluation_lineage": "eva
 _NOTHING: Final = JournalFacts("")
 
 
-class KnownRun(msgspec.Struct):
+class PageRun(msgspec.Struct):
     """One run, and what belongs to it."""
 
     key: str
@@ -68,7 +68,7 @@ class KnownRun(msgspec.Struct):
 # ------------------------------------------------------------------ comparison
 
 
-def describe_row(run: KnownRun, now: float) -> dict[str, Any]:
+def describe_row(run: PageRun, now: float) -> dict[str, Any]:
     """Returns the run's line in the comparison; `now` is in seconds since the epoch."""
     facts, journal = run.facts, run.journal_facts
     session = facts.session
@@ -93,7 +93,7 @@ def describe_row(run: KnownRun, now: float) -> dict[str, Any]:
     }
 
 
-def _find_state(run: KnownRun, session: Session, now: float) -> tuple[str, str]:
+def _find_state(run: PageRun, session: Session, now: float) -> tuple[str, str]:
     """Returns `running`, `ended`, `failed`, `stalled` or `unknown`, and what it is known by."""
     end = run.journal_facts.end  # a new session's header takes the end before it away
     if end is not None and end["wall_time"] >= run.facts.last_time - _AFTER_END_SECS:
@@ -124,20 +124,18 @@ def _age(secs: float) -> str:
     return f"{secs:.0f} seconds"
 
 
-def _best_loss(run: KnownRun) -> dict[str, Any] | None:
-    if run.journal_facts.best is not None:
-        loss, step = run.journal_facts.best
-        return {"value": loss, "step": step, "tag": "loss"}
-    found = run.facts.best_loss
-    return None if found is None else {"value": found[1].best, "step": found[1].best_step, "tag": found[0]}
+def _best_loss(run: PageRun) -> dict[str, Any] | None:
+    best = run.journal_facts.best
+    found = run.facts.best_loss if best is None else ("loss", *best)
+    return None if found is None else {"value": found[1], "step": found[2], "tag": found[0]}
 
 
-def _throughput(run: KnownRun) -> dict[str, float]:
+def _throughput(run: PageRun) -> dict[str, float]:
     steps = run.facts.steps_per_second
     return run.journal_facts.throughput or ({} if steps is None else {"steps/s": steps})
 
 
-def _config_of(run: KnownRun, session: Session) -> dict[str, HParam]:
+def _config_of(run: PageRun, session: Session) -> dict[str, HParam]:
     """Returns what the run was trained with: hyperparameters, and what the journal's header says of the program."""
     config = dict(session.hparams)
     header = run.journal_facts.header
@@ -178,7 +176,7 @@ def compare_configs(configs: list[dict[str, HParam]]) -> dict[str, Any]:
 # ------------------------------------------------------------------ one run
 
 
-def describe_run(run: KnownRun, now: float) -> dict[str, Any]:
+def describe_run(run: PageRun, now: float) -> dict[str, Any]:
     """Returns all that the page shows of one run; `now` is in seconds since the epoch."""
     facts, session = run.facts, run.facts.session
     milestones = sorted([*facts.milestones, *run.journal_facts.milestones], key=lambda item: item[:2])
@@ -242,7 +240,7 @@ def _thin(points: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
     return [(group[0][0], max(one[1] for one in group), max(one[2] for one in group)) for group in groups]
 
 
-def _describe_reading(run: KnownRun, session: Session) -> dict[str, Any]:
+def _describe_reading(run: PageRun, session: Session) -> dict[str, Any]:
     facts, journal = run.facts, run.journal_facts
     lost = [f"{kind}: {count} not understood: {reason}" for (kind, reason), count in sorted(facts.unread.items())]
     lost += [f"lineage: {text}" for text in session.left_out]

@@ -70,13 +70,13 @@ def make_environment(*, is_yes: bool, ask: Callable[[str], bool] | None, say: Ca
 
     Raises:
         UsageError: Nobody can be asked.
-        BridgeError: The answer was no, there is no Python for it, or it cannot be installed.
+        BridgeError: The answer was no, no Python for it was found, or it cannot be installed.
     """
     path = _own_path()
     what = f"MindInsight needs an environment of its own, {_SIZE}, in {path}."
     if not is_yes:
         if ask is None:
-            raise UsageError(f"{what} There is no terminal to ask at: add --yes to have it made")
+            raise UsageError(f"{what} Without a terminal nobody can be asked: add --yes to have it made")
         if not ask(f"{what} Make it now?"):
             raise BridgeError("MindInsight's environment was not made; --with tensorboard does without")
     python = _find_python()
@@ -149,7 +149,7 @@ def _install(python: str, path: str, say: Callable[[str], None]) -> None:
             program.stop()
         if code:
             raise BridgeError(
-                f"MindInsight could not be installed: {' '.join(command[:4])} ended with {code}. It said:\n"
+                f"MindInsight could not be installed: {' '.join(command[:4])} ended with {code}. Its last lines:\n"
                 f"{program.last_lines()}\nThe same command tries again; to use another Python, name it in MSB_PYTHON."
             )
     (Path(path) / _STAMP).write_bytes(_stamp_of(path))

@@ -88,7 +88,7 @@ class Program:
         """Returns the last lines that it printed."""
         if self.poll() is not None:
             self._reader.join(_REQUEST_SECS)
-        return "\n".join(f"  {line}" for line in self._last.copy()) or "  (it said nothing)"
+        return "\n".join(f"  {line}" for line in self._last.copy()) or "  (it printed nothing)"
 
     def stop(self) -> None:
         """Ends it, with all its children."""
@@ -122,26 +122,26 @@ class Program:
 
         def answers() -> bool | None:
             if self.poll() is not None:
-                raise BridgeError(f"{self.name} did not start. It said:\n{self.last_lines()}")
+                raise BridgeError(f"{self.name} did not start. Its last lines:\n{self.last_lines()}")
             with contextlib.suppress(OSError, http.client.HTTPException), opener.open(url, timeout=_REQUEST_SECS):
                 return self._may_listen(urlsplit(url).port) or None
             return None
 
         if self._wait(answers, tell, _ANSWER_SECS) is None:
             raise BridgeError(
-                f"{self.name} gave no answer at {url} in {_ANSWER_SECS:.0f} s. It said:\n{self.last_lines()}"
+                f"{self.name} gave no answer at {url} in {_ANSWER_SECS:.0f} s. Its last lines:\n{self.last_lines()}"
             )
 
     def _wait(
         self, look: Callable[[], _Found | None], tell: Callable[[int], None], within_secs: float = math.inf
     ) -> _Found | None:
-        began = told = time.monotonic()
+        began = last_news = time.monotonic()
 
         def pause(secs: float) -> None:
-            nonlocal told
+            nonlocal last_news
             now = time.monotonic()
-            if now - told >= _NEWS_SECS:
-                told = now
+            if now - last_news >= _NEWS_SECS:
+                last_news = now
                 tell(round(now - began))
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._guard.wait(secs)

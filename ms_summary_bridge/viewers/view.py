@@ -105,7 +105,7 @@ def view_logdir(
             program.finish()
         except KeyboardInterrupt:
             return
-        raise BridgeError(f"{name} has ended. It said:\n{program.last_lines()}")
+        raise BridgeError(f"{name} has ended. Its last lines:\n{program.last_lines()}")
 
 
 def _check_source(source: str) -> None:

@@ -103,5 +103,10 @@ def test_mindinsight_is_shown_what_comes_grows_and_goes(tmp_path: Path) -> None:
     shutil.rmtree(mirrored.logs / "job")
     assert mirrored.rounds() == {".": [1, 2]}
     assert os.listdir(Path(mirrored.home.path) / "outputs") == os.listdir(Path(mirrored.home.path) / "views")
+    base = os.stat(mirrored.home.base).st_ino
+    put(mirrored.logs / "mirror.x" / mindspore_name(), build_file("mindspore", range(1, 3)))
+    (mirrored.logs / tensorboard_name()).unlink()
+    assert mirrored.rounds() == {"mirror.x": [1, 2]}, "a name as our links have it"
     shutil.rmtree(mirrored.logs)
     assert mirrored.rounds() == {}
+    assert os.stat(mirrored.home.base).st_ino == base, "MindInsight goes on to look there"

@@ -378,7 +378,7 @@ def test_a_viewer_that_does_not_start_is_quoted(
     assert main(["view", str(tmp_path / "logs"), "--with", "mindinsight", "--yes", "--port", "0"]) == 1
     said = capsys.readouterr().err
     assert "installing MindInsight" in said
-    assert "MindInsight did not start. It said:\n  no luck today" in said
+    assert "MindInsight did not start. Its last lines:\n  no luck today" in said
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
