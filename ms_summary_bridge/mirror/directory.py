@@ -30,7 +30,6 @@ from ms_summary_bridge.files.atomic import replace_link
 from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD, format_of_name
 from ms_summary_bridge.mirror.home import Home, clear_directory, size_of
 from ms_summary_bridge.mirror.look import FileFact
-from ms_summary_bridge.mirror.overlay import Shown
 from ms_summary_bridge.runs.logdir import LIVE, SOURCE, Logdir, Run, discover
 from ms_summary_bridge.runs.report import Report
 
@@ -56,7 +55,8 @@ class MirroredDirectory:
         self._target = target
         self._scratch = home.path
         self._directory = os.path.normpath(os.path.join(home.source, name))
-        self._hidden: frozenset[str] = frozenset()
+        self.hidden: frozenset[str] = frozenset()
+        """Names in the directory that must not be seen: files that hold the same data again."""
         self._is_beside = False
         self._is_converted = False
         self.native_runs: list[Run] = []
@@ -79,16 +79,14 @@ class MirroredDirectory:
         return self._converted_runs
 
     @property
-    def shown(self) -> Shown | None:
-        """What a tree of links shows in its place; None when there is nothing converted."""
-        if not self._is_converted:
-            return None
+    def converted_files(self) -> dict[str, list[str]]:
+        """Paths of TensorBoard files, by the run's path below the directory; `.` for the directory itself."""
         files: dict[str, list[str]] = {}
-        for directory, _, names in os.walk(self.output):
+        for directory, _, names in os.walk(self.output) if self._is_converted else ():
             paths = [os.path.join(directory, name) for name in sorted(names) if "tfevents" in name]
             if paths:
                 files[self._free_name(os.path.relpath(directory, self.output))] = paths
-        return Shown(self.name, files, self._hidden) if files else None
+        return files
 
     def _free_name(self, part: str) -> str:
         """Returns the path of a run below the directory; a directory that is there already keeps its name."""
@@ -165,8 +163,8 @@ class MirroredDirectory:
         ours = [run for run in (*found.runs, *found.twins) if run.format == TENSORBOARD and run.role != SOURCE]
         if not mindspore or _is_covered(mindspore, [run for run in ours if run.role == LIVE]):
             return False
-        self._hidden = frozenset(os.path.basename(file.path) for run in ours for file in run.files)
-        others = {name for name in os.listdir(self.view) if format_of_name(name) == TENSORBOARD} - self._hidden
+        self.hidden = frozenset(os.path.basename(file.path) for run in ours for file in run.files)
+        others = {name for name in os.listdir(self.view) if format_of_name(name) == TENSORBOARD} - self.hidden
         # One run cannot hold both: TensorBoard's slow loader follows the last file of a run alone.
         self._is_beside = bool(others)
         return True

@@ -16,7 +16,7 @@ from ms_summary_bridge.errors import BridgeError, LogdirError
 from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD, format_of_name
 from ms_summary_bridge.mirror.home import Home, clean, clear_directory
 from ms_summary_bridge.mirror.look import FileFact, find_files
-from ms_summary_bridge.mirror.overlay import Overlay
+from ms_summary_bridge.mirror.overlay import show_tree
 from ms_summary_bridge.training.faults import Once
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ class Mirror:
         shown = list(self._directories.values()) if directories is None else directories
         try:
             if self._target == TENSORBOARD:
-                Overlay(self._home).show([item for item in (one.shown for one in shown) if item is not None])
+                show_tree(self._home, shown)
             else:
                 from ms_summary_bridge.mirror.base import show_runs
 
