@@ -646,3 +646,16 @@ def test_a_child_that_is_killed_is_started_again(tmp_path: Path) -> None:
         finally:
             process.kill()
         wait_for(lambda: not second.is_running())
+
+
+def test_a_child_that_is_stopped_is_gone_and_says_nothing(followed: Followed) -> None:
+    mindspore(followed.source / "ms", range(1, 3))
+    process = MirrorProcess(followed.home, TENSORBOARD, LIMIT, followed.warnings.append)
+    wait_for(lambda: read_runs(Path(followed.home.logdir)) == {"ms": [1, 2]})
+    (child,) = (each for each in psutil.Process().children() if followed.home.path in each.cmdline())
+    process.stop()
+    assert not process.thread.is_alive()
+    assert not child.is_running()
+    assert followed.warnings == []
+    MirrorProcess(followed.home, TENSORBOARD, LIMIT, followed.warnings.append).stop()  # at once, before it has begun
+    assert not [each for each in psutil.Process().children() if followed.home.path in each.cmdline()]
