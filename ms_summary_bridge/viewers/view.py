@@ -94,14 +94,14 @@ def view_logdir(
             say(f"{source}: no runs yet; they are shown as they come")
         url = url_of(host, free)
         program.wait_until_it_answers(url, lambda secs: say(f"still starting {name} ({secs} s)"))
-        if show is None:
-            _LOG.warning("%s shows %s at %s until Ctrl-C", name, source, url)
-        else:
-            show(url)
-        if tunnel := describe_tunnel(host, free):
-            say(f"to see it on another machine, run there: {tunnel}\nand open http://localhost:{free}/")
-        say("Ctrl-C ends")
         try:
+            if show is None:
+                _LOG.warning("%s shows %s at %s until Ctrl-C", name, source, url)
+            else:
+                show(url)
+            if tunnel := describe_tunnel(host, free):
+                say(f"to see it on another machine, run there: {tunnel}\nand open http://localhost:{free}/")
+            say("Ctrl-C ends")
             program.finish()
         except KeyboardInterrupt:
             return
