@@ -11,13 +11,13 @@ import json
 import os
 import socket
 import subprocess
-import time
-import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from tools.tensorboard_api import wait_for_answer
 
 __all__ = ["MindInsightClient", "MindInsightError", "mindinsight_environment", "running_mindinsight"]
 
@@ -66,19 +66,8 @@ class MindInsightClient:
         Raises:
             MindInsightError: None came in time; the message holds the last one.
         """
-        deadline = time.monotonic() + timeout_secs
-        while True:
-            try:
-                answer = self.get_json(path, **query)
-            except urllib.error.HTTPError as error:  # a job or tag that is not read yet
-                answer = error.read().decode(errors="replace")
-                error.close()
-            else:
-                if until(answer):
-                    return answer
-            if time.monotonic() >= deadline:
-                raise MindInsightError(f"{path} {query} was last: {str(answer)[:2000]}")
-            time.sleep(0.2)
+        what = f"{path} {query}"
+        return wait_for_answer(lambda: self.get_json(path, **query), until, what, MindInsightError, timeout_secs)
 
     def jobs(self) -> dict[str, Any]:
         """Returns the training jobs that are listed, by their id (`./run`; `./` for the base directory itself)."""
@@ -137,14 +126,14 @@ class MindInsightClient:
         Raises:
             MindInsightError: They did not come in time; the message holds the last answer.
         """
-        deadline = time.monotonic() + timeout_secs
-        while True:
-            answer = self.lineages()
-            if set(train_ids) <= answer.keys():
-                return answer
-            if time.monotonic() >= deadline:
-                raise MindInsightError(f"the lineage page lists {sorted(answer)}")
-            time.sleep(0.2)
+
+        def is_listed(answer: Any) -> bool:
+            return set(train_ids) <= answer.keys()
+
+        found: dict[str, dict[str, Any]] = wait_for_answer(
+            self.lineages, is_listed, "the lineage page", MindInsightError, timeout_secs
+        )
+        return found
 
 
 def mindinsight_environment() -> Path:

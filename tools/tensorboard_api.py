@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["TensorBoardClient", "TensorBoardError", "running_tensorboard", "stop_process"]
+__all__ = ["TensorBoardClient", "TensorBoardError", "running_tensorboard", "stop_process", "wait_for_answer"]
 
 
 class TensorBoardError(AssertionError):
@@ -93,19 +93,30 @@ class TensorBoardClient:
         timeout_secs: float = 60.0,
     ) -> Any:
         """Asks one question until the answer is what was waited for; `what` names it in the error, see `wait_json`."""
-        deadline = time.monotonic() + timeout_secs
-        while True:
-            try:
-                answer = ask()
-            except urllib.error.HTTPError as error:  # 404 for a run or tag that is not read yet
-                answer = error.read().decode(errors="replace")
-                error.close()
-            else:
-                if until(answer):
-                    return answer
-            if time.monotonic() >= deadline:
-                raise TensorBoardError(f"{what} was last: {str(answer)[:2000]}")
-            time.sleep(0.1)
+        return wait_for_answer(ask, until, what, TensorBoardError, timeout_secs)
+
+
+def wait_for_answer(
+    ask: Callable[[], Any],
+    until: Callable[[Any], object],
+    what: str,
+    failure: type[AssertionError],
+    timeout_secs: float,
+) -> Any:
+    """Asks a viewer one question until the answer is what was waited for; `failure` says what the last one was."""
+    deadline = time.monotonic() + timeout_secs
+    while True:
+        try:
+            answer = ask()
+        except urllib.error.HTTPError as error:  # 404 for a run or tag that is not read yet
+            answer = error.read().decode(errors="replace")
+            error.close()
+        else:
+            if until(answer):
+                return answer
+        if time.monotonic() >= deadline:
+            raise failure(f"{what} was last: {str(answer)[:2000]}")
+        time.sleep(0.1)
 
 
 def stop_process(process: subprocess.Popen[bytes], *, grace_secs: float = 5.0) -> None:

@@ -148,7 +148,7 @@ def _columns_of(rows: list[tuple[int, int, float, float]]) -> Columns:
 
 
 def _select(columns: Columns, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Columns:
-    return Columns(*(column[chosen] for column in columns))
+    return Columns._make(column[chosen] for column in columns)
 
 
 class _Found(msgspec.Struct):

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import os
-import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
-from ms_summary_bridge.cli.render import printable
+from ms_summary_bridge.cli.output import print_json, print_text
 from ms_summary_bridge.errors import ConfigError, LogdirError, UsageError
-from ms_summary_bridge.monitor.config.advice import find_advice, find_needs
-from ms_summary_bridge.monitor.config.file import load_config
-from ms_summary_bridge.monitor.config.schema import build_schema, build_section_schema
-from ms_summary_bridge.monitor.config.template import write_template
-from ms_summary_bridge.monitor.model.alert_config import ActionConfig, hide_secrets
-from ms_summary_bridge.monitor.model.config import MonitorConfig
-from ms_summary_bridge.monitor.sinks.journal import read_journal
-from ms_summary_bridge.monitor.suggest import suggest_limits, write_suggestion
-from ms_summary_bridge.monitor.trial import TrialReport, try_config
-from ms_summary_bridge.runs.report import encode_json
+
+if TYPE_CHECKING:
+    from ms_summary_bridge.monitor.model.alert_config import ActionConfig
+    from ms_summary_bridge.monitor.model.config import MonitorConfig
+    from ms_summary_bridge.monitor.trial import TrialReport
 
 __all__ = ["check", "init", "make_config_app", "schema", "suggest"]
 
@@ -31,18 +24,6 @@ _SET = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change one key first, like tags.dataset=v3; may be repeated."),
 ]
-
-
-def _say(text: str) -> None:
-    try:
-        sys.stdout.write(f"{printable(text, keep=chr(10))}\n")
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise BrokenPipeError from None  # without its number, by which typer would know it and exit with 1
-
-
-def _say_json(value: object) -> None:
-    _say(encode_json(value).decode().rstrip("\n"))
 
 
 def check(
@@ -65,38 +46,36 @@ def check(
 
     Example: ms-summary-bridge config check train.yaml --set interval=10 --try
     """
+    import msgspec
+
+    from ms_summary_bridge.monitor.config.advice import find_advice
+    from ms_summary_bridge.monitor.config.file import load_config
+    from ms_summary_bridge.monitor.model.alert_config import hide_secrets
+    from ms_summary_bridge.monitor.trial import try_config
+
     try:
         config = load_config(file, overrides=set_ or [])
         trial = try_config(config) if try_ and config.enable else None
     except ConfigError as error:
         if not json:
             raise
-        _say_json({"file": file, "is_valid": False, "problems": error.problems, "notes": [], "config": None})
+        print_json({"file": file, "is_valid": False, "problems": error.problems, "notes": [], "config": None})
         return error.exit_code
     notes = find_advice(config)
     if json:
-        content: dict[str, Any] = {
-            "file": file,
-            "is_valid": True,
-            "problems": [],
-            "notes": notes,
-            "config": _shown(config),
-        }
-        _say_json({**content, **({"trial": trial} if trial is not None else {})})
+        # Without the addresses and secrets of webhooks.
+        shown = hide_secrets(msgspec.to_builtins(msgspec.structs.asdict(config)))
+        content = {"file": file, "is_valid": True, "problems": [], "notes": notes, "config": shown}
+        print_json({**content, **({"trial": trial} if trial is not None else {})})
     else:
-        _say(f"{file}: right")
+        print_text(f"{file}: right")
         if config.enable:
-            _say(_describe(config))
+            print_text(_describe(config))
         for note in notes:
-            _say(f"note: {note}")
+            print_text(f"note: {note}")
         if trial is not None:
-            _say(_describe_trial(trial, config))
+            print_text(_describe_trial(trial, config))
     return 1 if trial is not None and trial.missing else 0
-
-
-def _shown(config: MonitorConfig) -> Any:
-    """Returns a configuration without the addresses and secrets of webhooks."""
-    return hide_secrets(msgspec.to_builtins(msgspec.structs.asdict(config)))
 
 
 def _describe_alarms(config: MonitorConfig) -> str:
@@ -109,19 +88,24 @@ def _describe_alarms(config: MonitorConfig) -> str:
 
 
 def _describe(config: MonitorConfig) -> str:
+    from ms_summary_bridge.monitor.config.advice import find_needs
+
     if config.interval == "auto":
         how_often = "30 s on one card, 60 s on more, 120 s from 64 on"
     else:
         how_often = f"{config.interval:g} s" if config.interval else "step"
-    names = []
-    for metric in config.metrics:
-        steps = f" from step {metric.from_step}" if metric.from_step else ""
-        steps += f" to step {metric.to_step}" if metric.to_step is not None else ""
-        names.append(metric.name + steps)
-    limits = []
-    for name, bounds in config.callback.warn_on_value.items():
-        limits += [f"{name} above {bounds.above:g}"] if bounds.above is not None else []
-        limits += [f"{name} below {bounds.below:g}"] if bounds.below is not None else []
+    names = [
+        metric.name
+        + (f" from step {metric.from_step}" if metric.from_step else "")
+        + (f" to step {metric.to_step}" if metric.to_step is not None else "")
+        for metric in config.metrics
+    ]
+    limits = [
+        f"{name} {side} {bound:g}"
+        for name, bounds in config.callback.warn_on_value.items()
+        for side, bound in (("above", bounds.above), ("below", bounds.below))
+        if bound is not None
+    ]
     place = os.path.join(config.save_dir, config.project, config.run_id or "<time of the start>")
     lines = [
         f"  records   {', '.join(names) or 'nothing'}",
@@ -162,9 +146,11 @@ def init(
 
     Example: ms-summary-bridge config init monitor.yaml
     """
+    from ms_summary_bridge.monitor.config.template import write_template
+
     text = write_template(mindformers=mindformers)
     if not file:
-        _say(text.rstrip("\n"))
+        print_text(text.rstrip("\n"))
         return 0
     try:
         with open(file, "w" if force else "x", encoding="utf-8") as output:
@@ -174,7 +160,7 @@ def init(
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise LogdirError(f"{file}: cannot be written: {reason}") from error
-    _say(f"{file}: written; ms-summary-bridge config check {file}")
+    print_text(f"{file}: written; ms-summary-bridge config check {file}")
     return 0
 
 
@@ -185,6 +171,9 @@ def suggest(
 
     Example: ms-summary-bridge config suggest monitor_output/my-model/20260101-120000/rank_0 > limits.yaml
     """
+    from ms_summary_bridge.monitor.sinks.journal import read_journal
+    from ms_summary_bridge.monitor.suggest import suggest_limits, write_suggestion
+
     try:
         text = write_suggestion(suggest_limits(read_journal(journal)))
     except UsageError as error:
@@ -194,7 +183,7 @@ def suggest(
             f"{journal}: holds a line that the monitor did not write ({error}); give the journal of a "
             "healthy run as it was written"
         ) from error
-    _say(text.rstrip("\n"))
+    print_text(text.rstrip("\n"))
     return 0
 
 
@@ -207,7 +196,9 @@ def schema(
 
     Example: ms-summary-bridge config schema > monitor.schema.json
     """
-    _say_json(build_section_schema() if section else build_schema())
+    from ms_summary_bridge.monitor.config.schema import build_schema, build_section_schema
+
+    print_json(build_section_schema() if section else build_schema())
     return 0
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ms_summary_bridge.cli.output import print_json, print_wide
+from ms_summary_bridge.cli.progress import ProgressBar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,10 +44,9 @@ def export(
 
     Example: ms-summary-bridge export ./summary_dir ./numbers --format csv
     """
-    from ms_summary_bridge.cli.convert import ProgressBar
     from ms_summary_bridge.export.logdir import export_logdir
 
-    with ProgressBar(json, unit="runs") as progress:
+    with ProgressBar(json, "exporting", is_bytes=False) as progress:
         report = export_logdir(src, dst, format=format.value, runs=runs, tags=tags, force=force, progress=progress)
     if json:
         print_json(report)

@@ -10,29 +10,19 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ms_summary_bridge.cli.output import printable
 from ms_summary_bridge.convert.verify import VerifyReport
 from ms_summary_bridge.runs.inspect import InspectReport, RunInspection
 from ms_summary_bridge.runs.report import DamagedRange, IncompleteTail, LossCount, Report, RunReport
 
-__all__ = ["printable", "render_errors", "render_inspection", "render_report", "render_verification"]
+__all__ = ["render_errors", "render_inspection", "render_report", "render_verification"]
 
 _ROWS: Final = 20  # rows of a long list that are shown; --json and --report have all of them
 _TAGS: Final = 3  # tags that are named in one line
 
 
-def printable(text: str, keep: str = "") -> str:
-    """Returns text that a terminal shows as it is: control characters, lone surrogates and the like are escaped."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
-
-
 def _line(text: str, style: str = "") -> Text:
     return Text(printable(text), style)
-
-
-def _cell(text: str) -> Text:
-    return Text(printable(text))
 
 
 def _plural(count: int, noun: str) -> str:
@@ -54,18 +44,17 @@ def _rest(total: int) -> Iterator[RenderableType]:
         yield _line(f"  ... and {total - _ROWS:,} more", style="dim")
 
 
+def _listed(start: str, texts: list[str], style: str = "") -> Iterator[RenderableType]:
+    yield from (_line(start + text, style) for text in texts[:_ROWS])
+    yield from _rest(len(texts))
+
+
 def _damage_lines(damaged: list[DamagedRange], incomplete: list[IncompleteTail]) -> Iterator[RenderableType]:
-    for item in damaged[:_ROWS]:
-        where = (
-            f"{item.file}: bytes {item.start:,} to {item.end:,} ({item.end - item.start:,} bytes) hold no whole record"
-        )
-        yield _line(f"  damaged     {where}: {item.reason}", style="red")
-    yield from _rest(len(damaged))
-    for tail in incomplete[:_ROWS]:
-        yield _line(
-            f"  incomplete  {tail.file}: ends inside a record at byte {tail.offset:,}; going on there next time"
-        )
-    yield from _rest(len(incomplete))
+    places = [(each, f"bytes {each.start:,} to {each.end:,} ({each.end - each.start:,} bytes)") for each in damaged]
+    texts = [f"{each.file}: {place} hold no whole record: {each.reason}" for each, place in places]
+    yield from _listed("  damaged     ", texts, "red")
+    texts = [f"{tail.file}: ends inside a record at byte {tail.offset:,}" for tail in incomplete]
+    yield from _listed("  incomplete  ", [f"{text}; going on there next time" for text in texts])
 
 
 def render_report(report: Report, *, is_dry: bool = False) -> Iterator[RenderableType]:
@@ -75,11 +64,11 @@ def render_report(report: Report, *, is_dry: bool = False) -> Iterator[Renderabl
     for run in report.runs[:_ROWS]:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(run.values.items()))
         table.add_row(
-            _cell(run.run),
+            _line(run.run),
             f"{run.events_read:,}",
             f"{sum(run.values.values()):,}",
-            _cell(kinds) if kinds else ("failed" if run.failed else "nothing new"),
-            _cell(run.destination),
+            _line(kinds) if kinds else ("failed" if run.failed else "nothing new"),
+            _line(run.destination),
         )
     if report.runs:
         yield table
@@ -90,9 +79,7 @@ def render_report(report: Report, *, is_dry: bool = False) -> Iterator[Renderabl
     troubled = sum(bool(run.failed or run.damaged) for run in report.runs)
     if troubled > _ROWS:
         yield _line(f"  ... and {troubled - _ROWS:,} more runs that failed or are damaged (--report has all)", "red")
-    for line in report.unreadable[:_ROWS]:
-        yield _line(f"not read: {line}", style="red")
-    yield from _rest(len(report.unreadable))
+    yield from _listed("not read: ", report.unreadable, "red")
     yield from _empty_lines(report.empty)
     for note in report.notes:
         yield _line(f"note: {note}")
@@ -109,47 +96,38 @@ def render_report(report: Report, *, is_dry: bool = False) -> Iterator[Renderabl
 def _empty_lines(paths: list[str]) -> Iterator[RenderableType]:
     if paths:
         yield _line(f"{_plural(len(paths), 'file')} without an event passed over:")
-        for path in paths[:_ROWS]:
-            yield _line(f"  {path}")
-        yield from _rest(len(paths))
+        yield from _listed("  ", paths)
 
 
 def _run_lines(run: RunReport) -> Iterator[RenderableType]:
     lines: list[RenderableType] = []
     if run.failed:
         lines.append(_line(f"  failed      {run.failed}", style="red"))
-    if run.full_name:
-        lines.append(
-            _line(f"  shortened   {run.full_name!r} is too long for a directory; converting back gives it again")
-        )
-    if run.repeated:
-        lines.append(_line(f"  repeated    {_plural(run.repeated, 'value')} written once"))
-    if run.filtered:
-        lines.append(_line(f"  left out    {_plural(run.filtered, 'value')} by --tags"))
-    if run.superseded:
-        lines.append(_line(f"  superseded  {_plural(run.superseded, 'value')} left out by --on-restart latest"))
-    for mark in run.restarts:
-        lines.append(_line(f"  restart     {mark.file} begins again at step {mark.step}"))
-    for path in run.held:
-        lines.append(_line(f"  waits       {path}: it grows, and may be a restart; what goes back is not written yet"))
-    for renamed in run.renamed_tags[:_ROWS]:
-        lines.append(
-            _line(f"  renamed     {renamed.kind} {renamed.tag!r} is {renamed.name!r}: its tag is taken by another kind")
-        )
-    lines.extend(_rest(len(run.renamed_tags)))
-    for tag, count in list(run.went_back.items())[:_ROWS]:
-        lines.append(
-            _line(f"  went back   {tag!r}: {_plural(count, 'time')} to a lower step inside a file; left as it is")
-        )
-    lines.extend(_rest(len(run.went_back)))
-    lines.extend(_loss_lines(run.losses))
+    counts = {
+        f"  shortened   {run.full_name!r} is too long for a directory; converting back gives it again": run.full_name,
+        f"  repeated    {_plural(run.repeated, 'value')} written once": run.repeated,
+        f"  left out    {_plural(run.filtered, 'value')} by --tags": run.filtered,
+        f"  superseded  {_plural(run.superseded, 'value')} left out by --on-restart latest": run.superseded,
+    }
+    lines += [_line(text) for text, count in counts.items() if count]
+    lines += [_line(f"  restart     {mark.file} begins again at step {mark.step}") for mark in run.restarts]
+    waits = "it grows, and may be a restart; what goes back is not written yet"
+    lines += [_line(f"  waits       {path}: {waits}") for path in run.held]
+    renamed = [
+        f"{each.kind} {each.tag!r} is {each.name!r}: its tag is taken by another kind" for each in run.renamed_tags
+    ]
+    lines += _listed("  renamed     ", renamed)
+    went_back = [
+        f"{tag!r}: {_plural(count, 'time')} to a lower step inside a file" for tag, count in run.went_back.items()
+    ]
+    lines += _listed("  went back   ", [f"{text}; left as it is" for text in went_back])
+    lines += _loss_lines(run.losses)
     if run.archived:
         lines.append(_line(f"  archived    the original of {_plural(run.archived, 'event')} is kept beside the output"))
-    lines.extend(_damage_lines(run.damaged, run.incomplete))
+    lines += _damage_lines(run.damaged, run.incomplete)
     if run.padding_bytes:
         lines.append(_line(f"  padding     {run.padding_bytes:,} zero bytes passed over"))
-    lines += [_line(f"  note        {problem}", style="yellow") for problem in run.problems[:_ROWS]]
-    lines.extend(_rest(len(run.problems)))
+    lines += _listed("  note        ", run.problems, "yellow")
     if lines:
         yield _line(run.run, style="bold")
         yield from lines
@@ -184,9 +162,7 @@ def render_inspection(report: InspectReport) -> Iterator[RenderableType]:
     """Yields what an inspection has to say."""
     for run in report.runs:
         yield from _inspected_run(run)
-    for line in report.unreadable[:_ROWS]:
-        yield _line(f"not read: {line}", style="red")
-    yield from _rest(len(report.unreadable))
+    yield from _listed("not read: ", report.unreadable, "red")
     yield from _empty_lines(report.empty)
     yield _line(_plural(len(report.runs), "run"), style="bold")
 
@@ -205,7 +181,7 @@ def _inspected_run(run: RunInspection) -> Iterator[RenderableType]:
         yield _line(f"  {_time(first)} to {_time(last)}")
     table = _table("kind", "tag", "points", "first step", "last step")
     for tag in run.tags[: 2 * _ROWS]:
-        table.add_row(_cell(tag.kind), _cell(tag.tag), f"{tag.points:,}", str(tag.first_step), str(tag.last_step))
+        table.add_row(_line(tag.kind), _line(tag.tag), f"{tag.points:,}", str(tag.first_step), str(tag.last_step))
     yield table
     if len(run.tags) > 2 * _ROWS:
         yield _line(f"  ... and {len(run.tags) - 2 * _ROWS:,} more tags (--json shows all)", style="dim")
@@ -235,14 +211,12 @@ def render_verification(report: VerifyReport) -> Iterator[RenderableType]:
             table = _table("kind", "tag", "in A", "in B", "difference")
             for item in run.differences[:_ROWS]:
                 table.add_row(
-                    _cell(item.kind), _cell(item.tag), f"{item.points_a:,}", f"{item.points_b:,}", _cell(item.detail)
+                    _line(item.kind), _line(item.tag), f"{item.points_a:,}", f"{item.points_b:,}", _line(item.detail)
                 )
             yield table
             yield from _rest(len(run.differences))
     for side, names in (("A", report.only_a), ("B", report.only_b)):
-        for name in names[:_ROWS]:
-            yield _line(f"run {name} is only in {side}", style="red")
-        yield from _rest(len(names))
+        yield from _listed("", [f"run {name} is only in {side}" for name in names], "red")
     yield from _damage_lines(report.damaged, report.incomplete)
     for line in report.unreadable[:_ROWS]:
         yield _line(f"not read: {line}", style="red")

@@ -5,20 +5,18 @@ from __future__ import annotations
 import signal
 import sys
 from enum import Enum
-from types import FrameType
 from typing import Annotated
 
 import typer
 
-from ms_summary_bridge.cli.render import printable
+from ms_summary_bridge.cli.output import ended_by, printable
 from ms_summary_bridge.errors import BridgeError
-from ms_summary_bridge.viewers.view import view_logdir
 
 __all__ = ["Viewer", "view"]
 
 
 class Viewer(str, Enum):
-    """What `view --with` takes."""
+    """A viewer, by which the format that is written for it is named too."""
 
     tensorboard = "tensorboard"
     mindinsight = "mindinsight"
@@ -49,33 +47,28 @@ def view(
 
     Example: ms-summary-bridge view ./summary_dir
     """
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    if before[signal.SIGHUP] == signal.SIG_IGN:  # `nohup`: it goes on when the terminal is closed
-        del before[signal.SIGHUP]
+    from ms_summary_bridge.viewers.view import view_logdir  # here, so that `--help` need not wait for it
 
-    def end(number: int, frame: FrameType | None) -> None:
-        for each, handler in before.items():  # a second one ends it at once; its children end all the same
-            signal.signal(each, handler)
+    def end() -> None:
         raise KeyboardInterrupt
 
-    for number in before:
-        signal.signal(number, end)
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # else it is `nohup`, and goes on without the terminal
+        numbers.append(signal.SIGHUP)
     try:
-        view_logdir(
-            dir_,
-            viewer=with_.value if with_ is not None else None,
-            port=port,
-            host=host,
-            is_yes=yes,
-            ask=_ask if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty() else None,
-            say=_say,
-            show=lambda url: typer.echo(url),
-        )
+        with ended_by(numbers, end):  # a second one ends it at once; its children end all the same
+            view_logdir(
+                dir_,
+                viewer=with_.value if with_ is not None else None,
+                port=port,
+                host=host,
+                is_yes=yes,
+                ask=_ask if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty() else None,
+                say=_say,
+                show=lambda url: typer.echo(url),
+            )
     except KeyboardInterrupt:
         raise BridgeError("ended before the viewer was there") from None
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The child process that keeps a mirror up to date: `python -m ms_summary_bridge.mirror HOME SOURCE LIMIT`.
+"""The child process that keeps a mirror up to date: `python -m ms_summary_bridge.mirror HOME SOURCE TARGET LIMIT`.
 
 Each line of its output is one message: `warning TEXT`, or `fault TEXT` as the last one.
 """
@@ -13,17 +13,16 @@ import traceback
 from typing import Final
 
 from ms_summary_bridge.mirror.home import Home
-from ms_summary_bridge.mirror.watch import Mirror
+from ms_summary_bridge.mirror.mirror import Mirror
 
 __all__ = ["main"]
 
-_LOCK_SECS: Final = 2.0
 _NICENESS: Final = 5
 
 
 def main(arguments: list[str]) -> int:
-    """Waits for the right to write, then follows the logdir until the viewer is gone."""
-    path, source, limit = arguments
+    """Follows the logdir until the viewer is gone."""
+    path, source, target, limit = arguments
     parent = os.getppid()
     threading.Thread(target=_end_with_viewer, name="end-with-viewer", daemon=True).start()
     os.nice(_NICENESS)  # a training on the same machine goes first
@@ -35,10 +34,7 @@ def main(arguments: list[str]) -> int:
     home = Home(path, source)
     try:
         home.hold()
-        while home.lock() is None:
-            if wait(_LOCK_SECS):
-                return 0
-        Mirror(home, int(limit), lambda line: _say("warning", line)).run(wait)
+        Mirror(home, target, int(limit), lambda line: _say("warning", line)).run(wait)
     except Exception as error:  # the border: whatever it is, the viewer goes on, and is told why
         _say("fault", f"{type(error).__name__}: {error} (see {_keep_traceback(home)})")
         return 1

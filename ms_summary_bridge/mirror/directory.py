@@ -1,11 +1,11 @@
-"""One directory with MindSpore files: what of it must be converted, and its conversion.
+"""One directory of a logdir: what of it must be converted for a viewer, and its conversion.
 
 The files are converted through a view, a directory of links to those of this one directory, so that each directory has
 a state and an output of its own: what grows costs nothing for the others, and what is damaged stays alone.
 
-A directory that our callback wrote to holds the same data twice, and its TensorBoard file is shown as it is. Only when
-that does not cover all (a training was resumed without the callback) the conversion, which takes the user's own values
-from there, is shown in its place.
+A directory that our callback wrote to holds the same data twice, and each viewer is shown its own file. Only when that
+of TensorBoard does not cover all (a training was resumed without the callback) the conversion, which takes the user's
+own values from there, is shown in its place.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ import os
 import time
 from collections.abc import Callable
 from typing import Final
-
-import msgspec
 
 from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.convert.names import shorten
@@ -31,66 +29,40 @@ from ms_summary_bridge.errors import (
 from ms_summary_bridge.files.atomic import replace_link
 from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD, format_of_name
 from ms_summary_bridge.mirror.home import Home, clear_directory, size_of
-from ms_summary_bridge.mirror.overlay import Shown
+from ms_summary_bridge.mirror.look import FileFact
 from ms_summary_bridge.runs.log_files import LIVE, SOURCE
 from ms_summary_bridge.runs.logdir import Logdir, Run, discover
 from ms_summary_bridge.runs.report import Report
 
-__all__ = ["FileFact", "MirroredDirectory"]
+__all__ = ["MirroredDirectory"]
 
 _ANEW: Final = (OutputChangedError, DamagedStateError, OtherConversionError)
 """Errors of an output that is of no use any more. Another one, a full disk say, is no reason to throw away what is
 there: the conversion goes on from it later."""
 _ANEW_NAMES: Final = frozenset({FileTakenError.__name__, *(kind.__name__ for kind in _ANEW)})
-_DECIDED_BYTES: Final = 4096
+_VIEWERS: Final = {TENSORBOARD: "tensorboard", MINDSPORE: "mindinsight"}
 _GROWING_SECS: Final = 3600.0
 _BESIDE: Final = "mindspore"  # the run's name where somebody else's TensorBoard file has the directory's
 
 
-class FileFact(msgspec.Struct, frozen=True):
-    """What a look at a file says about it, without opening it."""
-
-    path: str
-    size: int
-    modified: float
-    inode: int
-
-    @property
-    def name(self) -> str:
-        """Its name in the directory."""
-        return os.path.basename(self.path)
-
-    @property
-    def is_of_tensorboard(self) -> bool:
-        """Whether its name is one of TensorBoard's."""
-        return format_of_name(self.name) == TENSORBOARD
-
-    @property
-    def mark(self) -> tuple[str, int, float, int]:
-        """What changes when the file must be looked at again: of TensorBoard's the beginning alone says what it is."""
-        if self.is_of_tensorboard:
-            return self.path, min(self.size, _DECIDED_BYTES), 0.0, self.inode
-        return self.path, self.size, self.modified, self.inode
-
-
 class MirroredDirectory:
-    """One directory.
+    """The directory `name` below the logdir, `.` for the logdir itself, for a viewer that reads the format `target`."""
 
-    Args:
-        home: Where its view and its output are kept.
-        name: Its path below the logdir; `.` for the logdir itself.
-    """
-
-    def __init__(self, home: Home, name: str) -> None:
+    def __init__(self, home: Home, name: str, target: str) -> None:
         key = hashlib.blake2b(os.fsencode(name), digest_size=12).hexdigest()
         self.name = name
         self.view = home.view_of(key)
         self.output = home.output_of(key)
+        self._target = target
         self._scratch = home.path
         self._directory = os.path.normpath(os.path.join(home.source, name))
-        self._hidden: frozenset[str] = frozenset()
+        self.hidden: frozenset[str] = frozenset()
+        """Names in the directory that must not be seen: files that hold the same data again."""
         self._is_beside = False
         self._is_converted = False
+        self.native_runs: list[Run] = []
+        """Its runs that the viewer reads as they are."""
+        self._converted_runs: list[Run] | None = None  # looked for again once the conversion has gone on
         self._grows = True
         self.size = size_of(self.output)
         """Bytes that it takes."""
@@ -100,16 +72,22 @@ class MirroredDirectory:
         """Files that cannot be read at all, each with the reason."""
 
     @property
-    def shown(self) -> Shown | None:
-        """What it has become so far; None when there is nothing to show in its place."""
-        if not self._is_converted:
-            return None
+    def converted_runs(self) -> list[Run]:
+        """What the others have become so far."""
+        if self._converted_runs is None:
+            is_there = self._is_converted and os.path.isdir(self.output)
+            self._converted_runs = list(discover(self.output).runs) if is_there else []
+        return self._converted_runs
+
+    @property
+    def converted_files(self) -> dict[str, list[str]]:
+        """Paths of TensorBoard files, by the run's path below the directory; `.` for the directory itself."""
         files: dict[str, list[str]] = {}
-        for directory, _, names in os.walk(self.output):
+        for directory, _, names in os.walk(self.output) if self._is_converted else ():
             paths = [os.path.join(directory, name) for name in sorted(names) if "tfevents" in name]
             if paths:
                 files[self._free_name(os.path.relpath(directory, self.output))] = paths
-        return Shown(self.name, files, self._hidden) if files else None
+        return files
 
     def _free_name(self, part: str) -> str:
         """Returns the path of a run below the directory; a directory that is there already keeps its name."""
@@ -124,50 +102,46 @@ class MirroredDirectory:
         return f"{free}/{rest}" if rest else free
 
     def prepare(self, files: list[FileFact]) -> bool:
-        """Looks at the files, and decides what is shown.
-
-        Args:
-            files: All event files and graph files that are directly in the directory.
-
-        Returns:
-            Whether there is something to convert.
+        """Looks at the files that are directly in the directory; returns whether there is something to convert.
 
         Raises:
             BridgeError: The files cannot be looked at.
             OSError: The view cannot be written.
         """
         self._link(files)
-        newest = max((file.modified for file in files if not file.is_of_tensorboard), default=0.0)
+        newest = max((file.modified for file in files if file.format != self._target), default=0.0)
         self._grows = time.time() - newest < _GROWING_SECS
         found = discover(self.view)
         self.problems = [
             f"{os.path.join(self._directory, os.path.basename(problem.path))}: {problem.reason}"
             for problem in (*found.problems, *(() if self._grows else found.empty))
-            if format_of_name(os.path.basename(problem.path)) == MINDSPORE  # another `*.pb`, say, is no fault
+            if format_of_name(os.path.basename(problem.path)) not in ("", self._target)  # another `*.pb` is no fault
         ]
+        self.native_runs = [run for run in found.runs if run.format == self._target]
         self._is_converted = self._decide(found)
+        self._converted_runs = None
         if not self._is_converted:
             self.remove_output()
         return self._is_converted
 
     def convert(self, progress: Callable[[], None]) -> list[str]:
-        """Converts what is new.
-
-        Args:
-            progress: Called now and then while it goes on.
-
-        Returns:
-            What could not be read or written, for a person to know.
+        """Converts what is new, and calls `progress` now and then; returns what a person should know of it.
 
         Raises:
             BridgeError: Nothing could be converted.
         """
+
+        def show(done: int, total: int) -> None:
+            self._converted_runs = None
+            progress()
+
         try:
-            report = self._convert(progress)
+            report = self._convert(show)
         except NoEventsError:  # removed since it was looked at
             return []
         finally:
             self.size = size_of(self.output)
+            self._converted_runs = None
         self.has_failed = bool(report.failed) or any(run.failed or run.held for run in report.runs)
         return self._tell(report)
 
@@ -179,22 +153,24 @@ class MirroredDirectory:
         gone = [name for name in os.listdir(self.view) if name not in wanted]
         for name in gone:
             os.unlink(os.path.join(self.view, name))
-        if any(format_of_name(name) != TENSORBOARD for name in gone):  # its points must not stay behind
+        if any(format_of_name(name) != self._target for name in gone):  # its points must not stay behind
             clear_directory(self.output)
 
     def _decide(self, found: Logdir) -> bool:
         """Finds out whether the directory must be converted, and beside what."""
+        if self._target == MINDSPORE:
+            return len(found.runs) > len(self.native_runs)
         mindspore = [run for run in found.runs if run.format == MINDSPORE]
         ours = [run for run in (*found.runs, *found.twins) if run.format == TENSORBOARD and run.role != SOURCE]
         if not mindspore or _is_covered(mindspore, [run for run in ours if run.role == LIVE]):
             return False
-        self._hidden = frozenset(os.path.basename(file.path) for run in ours for file in run.files)
-        others = {name for name in os.listdir(self.view) if format_of_name(name) == TENSORBOARD} - self._hidden
+        self.hidden = frozenset(os.path.basename(file.path) for run in ours for file in run.files)
+        others = {name for name in os.listdir(self.view) if format_of_name(name) == TENSORBOARD} - self.hidden
         # One run cannot hold both: TensorBoard's slow loader follows the last file of a run alone.
         self._is_beside = bool(others)
         return True
 
-    def _convert(self, progress: Callable[[], None]) -> Report:
+    def _convert(self, progress: Callable[[int, int], None]) -> Report:
         try:
             report = self._go_on(progress)
             if not any(run.error in _ANEW_NAMES for run in report.failures):
@@ -204,11 +180,9 @@ class MirroredDirectory:
         clear_directory(self.output)
         return self._go_on(progress)
 
-    def _go_on(self, progress: Callable[[], None]) -> Report:
+    def _go_on(self, progress: Callable[[int, int], None]) -> Report:
         options = ConvertOptions(keep_archive=False, grows=self._grows)
-        return convert_logdir(
-            self.view, self.output, to="tensorboard", options=options, progress=lambda done, total: progress()
-        )
+        return convert_logdir(self.view, self.output, to=_VIEWERS[self._target], options=options, progress=progress)
 
     def _tell(self, report: Report) -> list[str]:
         """Returns a line for each run with trouble."""
@@ -219,11 +193,14 @@ class MirroredDirectory:
             for part in run.damaged[:1]:
                 path = os.path.join(self._directory, part.file)
                 lines.append(f"{path}: damaged ({part.reason}) from byte {part.start} on, which is passed over")
+            if self._target == MINDSPORE:  # a line for each kind and reason, not for each of a thousand tags
+                lines += [f"not exact in MindInsight: {loss.kind}: {loss.reason}" for loss in run.losses]
         return lines
 
     def remove_output(self) -> None:
         """Forgets what was converted; what is converted later is shown again."""
         self.size = 0
+        self._converted_runs = None
         clear_directory(self.output)
 
     def remove(self) -> None:

@@ -2,10 +2,11 @@
 
 Starts with the viewer, so it loads nothing else.
 
-Below the cache (`$XDG_CACHE_HOME/ms_summary_bridge/tensorboard`) each logdir has a directory:
+Below the cache (`$XDG_CACHE_HOME/ms_summary_bridge/<viewer>`) each logdir has a directory:
 
-* `logdir`: the link that the viewer is given; `source`: one that always leads to the logdir;
-* `nodes`: directories of links (`overlay`); `views` and `outputs`: what is converted and what it became (`directory`);
+* `logdir`: the link that TensorBoard is given; `source`: one that always leads to the logdir;
+* `nodes`: directories of links (`overlay`); `base`: what MindInsight is given (`base`);
+* `views` and `outputs`: what is converted and what it became (`directory`);
 * `used`: locked (shared) by every viewer that shows the link; what nobody holds may be cleaned;
 * `working`: locked by the one process that writes here, of several that wait for it.
 """
@@ -20,14 +21,13 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
 from typing import Final
 
 from ms_summary_bridge._version import __version__
 from ms_summary_bridge.errors import LogdirError
 from ms_summary_bridge.files.atomic import replace_link, take_lock, try_lock
 
-__all__ = ["Home", "clean", "clear_directory", "open_home", "size_of", "user_directory"]
+__all__ = ["Home", "cache_directory", "clean", "clear_directory", "open_home", "size_of", "user_directory"]
 
 _UNUSED_SECS: Final = 30 * 24 * 3600
 _ORPHAN_SECS: Final = 24 * 3600
@@ -36,17 +36,11 @@ _KEY: Final = re.compile(r"[0-9a-f]{16}")
 
 
 class Home:
-    """The directory of one mirror.
-
-    Attributes:
-        path: The directory.
-        source: The logdir that is mirrored, an absolute path.
-    """
+    """The directory `path` of the mirror of the logdir `source`, an absolute path."""
 
     def __init__(self, path: str, source: str) -> None:
         self.path = path
         self.source = source
-        self._used = -1
 
     @property
     def logdir(self) -> str:
@@ -58,6 +52,11 @@ class Home:
         """Where the overlay keeps its directories."""
         return os.path.join(self.path, "nodes")
 
+    @property
+    def base(self) -> str:
+        """What MindInsight is given: it lists no directory that is a link."""
+        return os.path.join(self.path, "base")
+
     def view_of(self, key: str) -> str:
         """Returns the directory with links to the files of one directory that is converted."""
         return os.path.join(self.path, "views", key)
@@ -68,12 +67,8 @@ class Home:
 
     def kept(self) -> list[str]:
         """Returns all views and outputs that are there."""
-        paths: list[str] = []
-        for part in ("views", "outputs"):
-            directory = os.path.join(self.path, part)
-            with contextlib.suppress(FileNotFoundError):
-                paths += [os.path.join(directory, name) for name in os.listdir(directory)]
-        return paths
+        parts = filter(os.path.isdir, (self.view_of(""), self.output_of("")))
+        return [os.path.join(part, name) for part in parts for name in os.listdir(part)]
 
     def hold(self) -> None:
         """Makes the directory and its link if missing, and keeps both until this process ends.
@@ -81,25 +76,21 @@ class Home:
         Raises:
             OSError: The directory cannot be made, or not be locked.
         """
+        used = os.path.join(self.path, "used")
         for _ in range(_ATTEMPTS):
             os.makedirs(self.path, mode=0o700, exist_ok=True)
-            handle = os.open(self._used_path, os.O_RDWR | os.O_CREAT, 0o600)
+            handle = os.open(used, os.O_RDWR | os.O_CREAT, 0o600)
             try_lock(handle, is_shared=True, is_waiting=True)
             with contextlib.suppress(OSError):
-                if os.path.samestat(os.fstat(handle), os.stat(self._used_path)):
+                if os.path.samestat(os.fstat(handle), os.stat(used)):
                     os.utime(handle)
-                    self._used = handle
-                    break
+                    break  # the system closes it when this process ends
             os.close(handle)  # it was cleaned away meanwhile
         else:
             raise OSError(0, "cleaned again and again by another process", self.path)
         for link in (os.path.join(self.path, "source"), self.logdir):
             with contextlib.suppress(FileExistsError):
                 os.symlink(self.source, link)
-
-    @property
-    def _used_path(self) -> str:
-        return os.path.join(self.path, "used")
 
     def lock(self) -> int | None:
         """Takes the right to write here; None while another process has it. It ends with this process.
@@ -127,56 +118,50 @@ class Home:
                 os.close(handle)
 
 
-def open_home(source: str, cache: str = "") -> Home:
+def open_home(source: str, cache: str = "", *, viewer: str = "tensorboard") -> Home:
     """Finds the place for the mirror of a logdir, makes it, and keeps it until this process ends.
 
     Args:
         source: The logdir; need not exist yet.
         cache: Directory for all mirrors; the user's cache, or else the temporary directory, when empty.
+        viewer: Who is shown it. Each viewer has mirrors of its own in the user's cache.
 
     Raises:
-        LogdirError: There is no place that can be written and is not below the logdir itself.
+        LogdirError: No place can be written, or each that can is below the logdir itself.
     """
     source = os.path.abspath(os.path.expanduser(source))
     # A link's own path, not where it leads: it may lead elsewhere tomorrow. Another version may convert otherwise.
     key = hashlib.blake2b(os.fsencode(f"{__version__} {source}"), digest_size=8).hexdigest()
+    shared = os.path.join(tempfile.gettempdir(), f"ms_summary_bridge-{os.getuid()}")
+    roots = [os.path.join(cache_directory(), viewer), os.path.join(shared, viewer)]
     reasons = []
-    for root, is_shared in _roots(cache):
+    for root in [os.path.abspath(os.path.expanduser(cache))] if cache else roots:
         if _is_below(root, source):  # the viewer would find the mirror in the logdir, and show every run twice
             reasons.append(f"{root}: is below the logdir")
             continue
         try:
-            if is_shared:
-                _make_private(os.path.dirname(root))
+            if os.path.dirname(root) == shared:
+                _make_private(shared)
             home = Home(os.path.join(root, key), source)
             home.hold()
         except OSError as error:
             reasons.append(f"{error.filename or root}: {error.strerror or error}")
         else:
             return home
-    raise LogdirError(f"no place for converted files ({'; '.join(reasons)})")
+    raise LogdirError(
+        f"no place for converted files ({'; '.join(reasons)}): name one in the environment variable XDG_CACHE_HOME"
+    )
 
 
 def user_directory(variable: str, default: str) -> str:
-    """Returns a base directory of the XDG specification. The program makes a directory of its own in it.
-
-    Args:
-        variable: `XDG_CACHE_HOME`, say.
-        default: Where it is when the variable is not set, or not to an absolute path, which the specification says to
-            ignore: `~/.cache`.
-    """
+    """Returns a base directory of the XDG specification, by its variable; a path that is not absolute is ignored."""
     path = os.environ.get(variable, "")
     return path if os.path.isabs(path) else os.path.expanduser(default)
 
 
-def _roots(cache: str) -> Iterator[tuple[str, bool]]:
-    """Yields the places for mirrors, best first, and whether others may write beside each."""
-    if cache:
-        yield os.path.abspath(os.path.expanduser(cache)), False
-        return
-    own = user_directory("XDG_CACHE_HOME", "~/.cache")
-    yield os.path.join(own, "ms_summary_bridge", "tensorboard"), False
-    yield os.path.join(tempfile.gettempdir(), f"ms_summary_bridge-{os.getuid()}", "tensorboard"), True
+def cache_directory() -> str:
+    """Returns the directory of this package in the user's cache."""
+    return os.path.join(user_directory("XDG_CACHE_HOME", "~/.cache"), "ms_summary_bridge")
 
 
 def _is_below(path: str, directory: str) -> bool:
@@ -194,7 +179,7 @@ def _make_private(path: str) -> None:
 
 
 def clear_directory(path: str) -> None:
-    """Removes a directory with all that is in it, as far as that is possible."""
+    """Removes a directory with all that is in it, as far as that can be done."""
     shutil.rmtree(path, ignore_errors=True)
 
 

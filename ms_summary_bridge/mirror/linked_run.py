@@ -1,4 +1,4 @@
-"""Linked run: a directory in which MindInsight finds the files of one run of MindSpore's, wherever they are.
+"""Linked run: a directory in which MindInsight finds the files of one run in MindSpore's format, wherever they are.
 
 What MindInsight 2.3.1 does with links, measured:
 
@@ -11,6 +11,7 @@ What MindInsight 2.3.1 does with links, measured:
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import shutil
@@ -18,36 +19,21 @@ from typing import Final
 
 from ms_summary_bridge.events import Event, FileVersion
 from ms_summary_bridge.files.atomic import replace_file, replace_link, replacing
-from ms_summary_bridge.files.file_names import is_wanted
 from ms_summary_bridge.files.records import encode_record
 from ms_summary_bridge.formats.mindspore import MindSporeEncoder
 from ms_summary_bridge.runs.log_files import LogFile
 from ms_summary_bridge.runs.logdir import Run
 
-__all__ = ["holds_conversion", "link_run", "unlink_run"]
+__all__ = ["link_run", "unlink_run"]
 
 _OURS: Final = "mirror."
-"""How all names here begin. A conversion may write to the same directory and never gives such a name: it would open a
-link of the name that it gives, and write into the training's own file."""
+"""How all names here begin, by which they are known again."""
 _LATEST: Final = 99_999_999_999  # seconds; MindInsight fails on years with more than four digits
-_SHOWN: Final = re.compile(r"summary\.\d+|\.pb$")  # names that MindInsight reads
-
-
-def holds_conversion(directory: str) -> bool:
-    """Whether a directory has event files that are not ours."""
-    try:
-        return any(is_wanted(name) and not name.startswith(_OURS) for name in os.listdir(directory))
-    except OSError:
-        return False
+_SHOWN: Final = re.compile(r"summary\.\d+")  # event files that MindInsight reads
 
 
 def link_run(run: Run, directory: str, scratch: str) -> None:
-    """Makes a directory show a run as it is now.
-
-    Args:
-        run: The run.
-        directory: The directory; made if missing. What a conversion wrote there stays.
-        scratch: A directory on the same file system, in which nobody looks.
+    """Makes a directory, which may be missing, show a run as it is now; nobody looks into `scratch` on the same disk.
 
     Raises:
         OSError: It cannot be written; a `WriteError`, most of the time.
@@ -69,16 +55,23 @@ def link_run(run: Run, directory: str, scratch: str) -> None:
     _remove(directory, {*links, *copies, *({sign} if links else ())})
 
 
-def unlink_run(directory: str) -> None:
-    """Takes back what `link_run` made in a directory, and the directory too if that was all that was in it."""
-    if _remove(directory, set()):
+def unlink_run(directory: str, *, is_base: bool = False) -> None:
+    """Takes back what `link_run` made in a directory; an empty one goes too, but for the base."""
+    if _remove(directory, set()) and not is_base:
         with contextlib.suppress(OSError):  # something else is in it
             os.rmdir(directory)
 
 
 def _name_of(file: LogFile) -> str:
-    """Returns the name of the link to a file: with its own in it, which MindInsight shows."""
-    name = _OURS + os.path.basename(file.path)
+    """Returns the name of the link to a file: with its own in it, which MindInsight shows.
+
+    MindInsight goes on in a file whose name stays, whatever the link leads to. So when another run, perhaps with files
+    of the same names, gets the directory, its links have other names.
+    """
+    directory, name = os.path.split(os.path.abspath(file.path))
+    if name.endswith(".pb"):
+        return _OURS + name
+    name = f"{_OURS}{hashlib.blake2b(os.fsencode(directory), digest_size=4).hexdigest()}.{name}"
     if _SHOWN.search(name):
         return name
     return f"{name}.summary.{_seconds(file.created)}_MS"  # what it holds says that it is MindSpore's
@@ -114,7 +107,12 @@ def _copy(source: str, path: str) -> None:
 
 def _remove(directory: str, kept: set[str]) -> bool:
     """Removes what is ours and not to be kept; returns whether there was such."""
-    names = [name for name in os.listdir(directory) if name.startswith(_OURS) and name not in kept]
-    for name in names:
-        os.unlink(os.path.join(directory, name))
-    return bool(names)
+    with os.scandir(directory) as entries:
+        paths = [
+            entry.path
+            for entry in entries
+            if entry.name.startswith(_OURS) and entry.name not in kept and not entry.is_dir(follow_symlinks=False)
+        ]
+    for path in paths:
+        os.unlink(path)
+    return bool(paths)

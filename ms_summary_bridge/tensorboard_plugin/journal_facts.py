@@ -53,7 +53,7 @@ def _is_journal(path: str) -> bool:
 
 
 class JournalFacts:
-    """What is known of one journal.
+    """What has been read of one journal.
 
     Attributes:
         directory: Where it is.

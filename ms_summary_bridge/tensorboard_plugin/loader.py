@@ -8,7 +8,6 @@ the server answers.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorboard.data import provider
@@ -16,6 +15,7 @@ from tensorboard.plugins import base_plugin
 from tensorboard.util import tb_logging
 
 from ms_summary_bridge.errors import UsageError
+from ms_summary_bridge.training.faults import Once
 
 if TYPE_CHECKING:
     import argparse
@@ -65,54 +65,49 @@ class MindSporeLoader(base_plugin.TBLoader):
             _warn(f"MindSpore's runs are not shown: {error}")
 
     def fix_flags(self, flags: argparse.Namespace) -> None:
-        """Puts the mirror in the place of the logdir, where there is a logdir that a mirror can be made of."""
+        """Puts the mirror in the place of the logdir, or of what `--logdir_spec` names, where it can be made."""
         try:
+            from ms_summary_bridge.mirror.home import open_home
+
+            cache = flags.mindspore_cache_dir
             if _is_for_us(flags):
-                from ms_summary_bridge.mirror.home import open_home
-
-                logdir = os.fspath(flags.logdir)
-                self._home = open_home(logdir, flags.mindspore_cache_dir)
-                self._logdir, flags.logdir = logdir, self._home.logdir
+                self._logdir = os.fspath(flags.logdir)
+                self._home = open_home(self._logdir, cache)
             elif _is_for_us(flags, "logdir_spec"):
-                self._link(flags)
-        except Exception as error:
-            _warn(f"MindSpore's runs are not shown: {error}")
+                from ms_summary_bridge.tensorboard_plugin.logdir_spec import link_directories
 
-    def _link(self, flags: argparse.Namespace) -> None:
-        """Puts the mirror of a directory of links in the place of what `--logdir_spec` names."""
-        from ms_summary_bridge.mirror.home import open_home
-        from ms_summary_bridge.tensorboard_plugin.logdir_spec import link_directories
-
-        try:
-            self._home = open_home(
-                link_directories(flags.logdir_spec, flags.mindspore_cache_dir), flags.mindspore_cache_dir
-            )
+                self._logdir = flags.logdir_spec
+                self._home = open_home(link_directories(self._logdir, cache), cache)
+                flags.logdir_spec = ""
+            if self._home is not None:
+                flags.logdir = self._home.logdir
         except UsageError as error:
             _warn(
                 f"MindSpore's runs are not shown: --logdir_spec: {error}. Or make a directory with links to all of "
                 "them, and give it as --logdir"
             )
-            return
-        self._logdir, flags.logdir, flags.logdir_spec = flags.logdir_spec, self._home.logdir, ""
+        except Exception as error:
+            _warn(f"MindSpore's runs are not shown: {error}")
 
     def load(self, context: base_plugin.TBContext) -> base_plugin.TBPlugin | None:
         """Starts what keeps the mirror up to date, and returns the dashboard."""
         if self._home is None:
             return None
         try:
-            from ms_summary_bridge.mirror.process import keep_up_to_date
+            from ms_summary_bridge.files.file_names import TENSORBOARD
+            from ms_summary_bridge.mirror.process import MirrorProcess
 
             limit = int(max(0.0, min(context.flags.mindspore_cache_gb, 1e9)) * 1e9)  # no number is none
-            keep_up_to_date(self._home, limit, _warn)
+            MirrorProcess(self._home, TENSORBOARD, limit, _warn)
             _name_logdir(context, self._logdir)
         except Exception as error:
             _warn(f"MindSpore's runs are not followed: {error}")
         try:
             from ms_summary_bridge.tensorboard_plugin.plugin import MindSporePlugin
 
-            return MindSporePlugin(self._home.source, _warn_once())
+            return MindSporePlugin(self._home.source, Once(_warn, _MOST_WARNINGS))  # a page asks again and again
         except Exception as error:
-            _warn(f"there is no MindSpore page: {error}")
+            _warn(f"the MindSpore page is not shown: {error}")
             return None
 
 
@@ -144,18 +139,6 @@ def _name_logdir(context: base_plugin.TBContext, logdir: str) -> None:
         )
 
     data.experiment_metadata = describe_logdir
-
-
-def _warn_once() -> Callable[[str], None]:
-    """Returns what says each text once: a page asks again and again."""
-    said: set[str] = set()
-
-    def warn(text: str) -> None:
-        if text not in said and len(said) < _MOST_WARNINGS:
-            said.add(text)
-            _warn(text)
-
-    return warn
 
 
 def _warn(text: str) -> None:

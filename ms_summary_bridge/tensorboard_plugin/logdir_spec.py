@@ -14,7 +14,7 @@ from typing import Final
 
 from ms_summary_bridge.errors import UsageError
 from ms_summary_bridge.files.atomic import replace_link
-from ms_summary_bridge.mirror.home import user_directory
+from ms_summary_bridge.mirror.home import cache_directory
 
 __all__ = ["link_directories", "parse_spec"]
 
@@ -54,7 +54,7 @@ def link_directories(spec: str, cache: str = "") -> str:
         OSError: It cannot be written (`WriteError` is one too).
     """
     found = parse_spec(spec)
-    root = os.path.expanduser(cache) or os.path.join(user_directory("XDG_CACHE_HOME", "~/.cache"), "ms_summary_bridge")
+    root = os.path.expanduser(cache) or cache_directory()
     for name, path in found.items():
         if os.path.commonpath([os.path.realpath(root), path]) == path:
             raise UsageError(f"{root}, where converted files are kept, is below {path} ({name!r})")

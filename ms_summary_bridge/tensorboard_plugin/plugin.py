@@ -56,7 +56,7 @@ class MindSporePlugin(base_plugin.TBPlugin):
             with open(_MODULE, encoding="utf-8") as file:
                 return _respond(request, file.read(), "text/javascript")
         except OSError as error:
-            self._warn(f"there is no MindSpore page: {error}")
+            self._warn(f"the MindSpore page is not shown: {error}")
             return _respond(request, str(error), "text/plain", code=500)
 
     def _serve_runs(self, request: wrappers.Request) -> wrappers.Response:

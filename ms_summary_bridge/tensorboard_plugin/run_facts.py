@@ -31,7 +31,7 @@ from ms_summary_bridge.runs.log_files import LogFile
 from ms_summary_bridge.runs.logdir import Run
 from ms_summary_bridge.runs.reading import RunReading, read_restored
 from ms_summary_bridge.runs.report import DamagedRange
-from ms_summary_bridge.tensorboard_plugin.series_facts import NonFinite, ScalarFacts
+from ms_summary_bridge.tensorboard_plugin.series_facts import NonFinite
 from ms_summary_bridge.values import Histogram, Opaque, Scalar
 
 __all__ = ["RunFacts"]
@@ -53,12 +53,12 @@ class _FileReading(msgspec.Struct):
 
 
 class RunFacts:
-    """What is known of one run.
+    """What has been read of one run.
 
     Attributes:
         events: How many have been read.
         histograms: What was not finite, by tag.
-        losses: By tag.
+        losses: The lowest and its step, by tag.
         lineage: Last record of each kind.
         dataset_graph: The last one's event; None when there is none.
         milestones: `(step, wall_time, tag, text)`, the newest of them.
@@ -81,7 +81,7 @@ class RunFacts:
         self._files.clear()
         self.events = 0
         self.histograms: dict[str, NonFinite] = {}
-        self.losses: dict[str, ScalarFacts] = {}
+        self.losses: dict[str, tuple[float, int]] = {}
         self.lineage: dict[str, bytes] = {}
         self.dataset_graph: bytes | None = None
         self.milestones: deque[tuple[int, float, str, str]] = deque(maxlen=_MOST_LISTED)
@@ -93,7 +93,7 @@ class RunFacts:
         self.last_step = 0
         self.error = ""
         self._hparams: dict[str, bytes] = {}
-        self._begins: list[float] = []
+        self._start_times: list[float] = []
         self._steps: deque[tuple[int, float]] = deque(maxlen=_MOST_STEPS)
 
     # ------------------------------------------------------------------ reading
@@ -175,7 +175,7 @@ class RunFacts:
         content = event.content
         self.events += 1
         if isinstance(content, FileVersion):
-            self._begins.append(event.wall_time)
+            self._start_times.append(event.wall_time)
             return
         if event.wall_time > 0:  # zero where a writer gave none
             self.first_time = min(self.first_time or event.wall_time, event.wall_time)
@@ -198,10 +198,9 @@ class RunFacts:
                 self._steps.append((step, event.wall_time))
             self.last_step = step
             if _LOSS.search(tag) and not _NO_LOSS.search(tag) and (tag in self.losses or len(self.losses) < _MOST_TAGS):
-                facts = self.losses.setdefault(tag, ScalarFacts())
-                facts.last, facts.last_step = value.value, step
-                if value.value < facts.best:  # never so for NaN
-                    facts.best, facts.best_step = value.value, step
+                best, _ = self.losses.setdefault(tag, (math.inf, 0))
+                if value.value < best:  # never so for NaN
+                    self.losses[tag] = value.value, step
         elif isinstance(value, Histogram):
             if not tagged.derived and (tag in self.histograms or len(self.histograms) < _MOST_TAGS):
                 self.histograms.setdefault(tag, NonFinite()).add(step, value)
@@ -230,16 +229,16 @@ class RunFacts:
         """What the lineage says, or the HParams session where there is no lineage."""
         if not self.lineage and self._hparams:
             return hparams.read_session(self._hparams, {}) or Session()
-        return read_lineage(self.lineage, self._begins)
+        return read_lineage(self.lineage, self._start_times)
 
     @property
-    def best_loss(self) -> tuple[str, ScalarFacts] | None:
-        """The series that is most likely the training's loss."""
-        finite = [tag for tag, facts in self.losses.items() if math.isfinite(facts.best)]
+    def best_loss(self) -> tuple[str, float, int] | None:
+        """Tag, value and step of the lowest point of the series that is most likely the training's loss."""
+        finite = [tag for tag, (best, _) in self.losses.items() if math.isfinite(best)]
         if not finite:
             return None
         tag = min(finite, key=lambda tag: (_LIKELY.index(tag) if tag in _LIKELY else len(_LIKELY), tag))
-        return tag, self.losses[tag]
+        return tag, *self.losses[tag]
 
     @property
     def steps_per_second(self) -> float | None:

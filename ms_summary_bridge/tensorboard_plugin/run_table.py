@@ -1,4 +1,4 @@
-"""What is known of runs as plain data for the page: a row for each in the comparison, and all of one run.
+"""Runs as plain data for the page: a row for each in the comparison, and all of one run.
 
 Imports no tensorboard.
 """
@@ -18,7 +18,7 @@ from ms_summary_bridge.tensorboard_plugin.journal_facts import JournalFacts
 from ms_summary_bridge.tensorboard_plugin.run_facts import RunFacts
 from ms_summary_bridge.tensorboard_plugin.series_facts import NonFinite
 
-__all__ = ["KnownRun", "compare_configs", "describe_row", "describe_run"]
+__all__ = ["PageRun", "compare_configs", "describe_row", "describe_run"]
 
 _STALLED_SECS: Final = 120.0
 _STALLED_INTERVALS: Final = 20.0
@@ -28,7 +28,10 @@ _MOST_POINTS: Final = 200  # of one chart
 _LINEAGE_PARTS: Final = {"train_lineage": "training", "evaluation_lineage": "evaluation", "user_defined_info": "own"}
 
 
-class KnownRun(msgspec.Struct):
+_NOTHING: Final = JournalFacts("")
+
+
+class PageRun(msgspec.Struct):
     """One run, and what belongs to it."""
 
     key: str
@@ -51,23 +54,26 @@ class KnownRun(msgspec.Struct):
     fault: str = ""
     """What of ours went wrong with it."""
 
+    @property
+    def journal_facts(self) -> JournalFacts:
+        """What its journal tells; nothing where it has none."""
+        return self.journal or _NOTHING
+
+    @property
+    def last_time(self) -> float:
+        """Of what it recorded last."""
+        return max(self.facts.last_time, self.journal_facts.last_time)
+
 
 # ------------------------------------------------------------------ comparison
 
 
-def describe_row(run: KnownRun, now: float) -> dict[str, Any]:
-    """Returns the run's line in the comparison.
-
-    Args:
-        run: The run.
-        now: Seconds since the epoch.
-    """
-    facts, journal = run.facts, run.journal
+def describe_row(run: PageRun, now: float) -> dict[str, Any]:
+    """Returns the run's line in the comparison; `now` is in seconds since the epoch."""
+    facts, journal = run.facts, run.journal_facts
     session = facts.session
     state, why = _find_state(run, session, now)
-    times = [time for time in (facts.first_time, journal.first_time if journal else 0.0) if time]
-    first = min(times, default=0.0)
-    last = _last_time(run)
+    first = min(filter(None, (facts.first_time, journal.first_time)), default=0.0)
     return {
         "key": run.key,
         "name": run.name,
@@ -75,42 +81,36 @@ def describe_row(run: KnownRun, now: float) -> dict[str, Any]:
         "is_read": run.is_read,
         "state": state,
         "why": why,
-        "last_step": max(facts.last_step, journal.last_step if journal else 0),
+        "last_step": max(facts.last_step, journal.last_step),
         "best_loss": _best_loss(run),
         "throughput": _throughput(run),
         "first_time": first,
-        "duration_secs": max(0.0, last - first) if first else 0.0,
-        "alerts": sum(journal.alert_counts.values()) if journal else 0,
+        "duration_secs": max(0.0, run.last_time - first) if first else 0.0,
+        "alerts": sum(journal.alert_counts.values()),
         "damaged": facts.damaged_count,
         "nonfinite": sum(1 for one in facts.histograms.values() if one.affected),
         "config": _config_of(run, session),
     }
 
 
-def _last_time(run: KnownRun) -> float:
-    return max(run.facts.last_time, run.journal.last_time if run.journal else 0.0)
-
-
-def _find_state(run: KnownRun, session: Session, now: float) -> tuple[str, str]:
+def _find_state(run: PageRun, session: Session, now: float) -> tuple[str, str]:
     """Returns `running`, `ended`, `failed`, `stalled` or `unknown`, and what it is known by."""
-    last = _last_time(run)
-    journal = run.journal
-    end = journal.end if journal is not None else None  # a new session's header takes the end before it away
+    end = run.journal_facts.end  # a new session's header takes the end before it away
     if end is not None and end["wall_time"] >= run.facts.last_time - _AFTER_END_SECS:
         reason = str(end.get("reason") or "")
         if reason:
             return "failed", f"the training ended by {reason}"
-        return "ended", (journal.stop if journal is not None else "") or "the journal has its end"
+        return "ended", run.journal_facts.stop or "the journal has its end"
     is_newest = session.end_time >= run.facts.last_time - _AFTER_END_SECS
-    if session.status in ("success", "failure") and is_newest and (journal is None or end is not None):
+    if session.status in ("success", "failure") and is_newest and (run.journal is None or end is not None):
         has_failed = session.status == "failure"
         return ("failed" if has_failed else "ended"), "its lineage says so" if has_failed else "its lineage was written"
-    if run.is_graph and journal is None:  # written once, before the first step
+    if run.is_graph and run.journal is None:  # written once, before the first step
         return "unknown", "a graph file alone does not say whether the training runs"
-    newest = max(last, run.modified)
+    newest = max(run.last_time, run.modified)
     if not newest:
         return "unknown", "it has no event yet"
-    interval = max(run.facts.interval_secs, journal.interval_secs if journal else 0.0)
+    interval = max(run.facts.interval_secs, run.journal_facts.interval_secs)
     age = max(0.0, now - newest)
     if age > max(_STALLED_SECS, _STALLED_INTERVALS * interval):
         return "stalled", f"no end is recorded, and nothing was written for {_age(age)}"
@@ -124,24 +124,21 @@ def _age(secs: float) -> str:
     return f"{secs:.0f} seconds"
 
 
-def _best_loss(run: KnownRun) -> dict[str, Any] | None:
-    if run.journal is not None and run.journal.best is not None:
-        loss, step = run.journal.best
-        return {"value": loss, "step": step, "tag": "loss"}
-    found = run.facts.best_loss
-    return None if found is None else {"value": found[1].best, "step": found[1].best_step, "tag": found[0]}
+def _best_loss(run: PageRun) -> dict[str, Any] | None:
+    best = run.journal_facts.best
+    found = run.facts.best_loss if best is None else ("loss", *best)
+    return None if found is None else {"value": found[1], "step": found[2], "tag": found[0]}
 
 
-def _throughput(run: KnownRun) -> dict[str, float]:
-    measured = run.journal.throughput if run.journal is not None else {}
+def _throughput(run: PageRun) -> dict[str, float]:
     steps = run.facts.steps_per_second
-    return measured if measured or steps is None else {"steps/s": steps}
+    return run.journal_facts.throughput or ({} if steps is None else {"steps/s": steps})
 
 
-def _config_of(run: KnownRun, session: Session) -> dict[str, HParam]:
+def _config_of(run: PageRun, session: Session) -> dict[str, HParam]:
     """Returns what the run was trained with: hyperparameters, and what the journal's header says of the program."""
     config = dict(session.hparams)
-    header = run.journal.header if run.journal is not None else {}
+    header = run.journal_facts.header
     for name, title in (("tags", "tag"), ("versions", "version")):
         found = header.get(name)
         if isinstance(found, dict):
@@ -179,16 +176,10 @@ def compare_configs(configs: list[dict[str, HParam]]) -> dict[str, Any]:
 # ------------------------------------------------------------------ one run
 
 
-def describe_run(run: KnownRun, now: float) -> dict[str, Any]:
-    """Returns all that the page shows of one run.
-
-    Args:
-        run: The run.
-        now: Seconds since the epoch.
-    """
-    facts, journal = run.facts, run.journal
-    session = facts.session
-    milestones = sorted([*facts.milestones, *(journal.milestones if journal else ())], key=lambda item: item[:2])
+def describe_run(run: PageRun, now: float) -> dict[str, Any]:
+    """Returns all that the page shows of one run; `now` is in seconds since the epoch."""
+    facts, session = run.facts, run.facts.session
+    milestones = sorted([*facts.milestones, *run.journal_facts.milestones], key=lambda item: item[:2])
     return {
         "row": describe_row(run, now),
         "directory": run.directory,
@@ -200,7 +191,7 @@ def describe_run(run: KnownRun, now: float) -> dict[str, Any]:
         "nonfinite": _describe_nonfinite(facts.histograms),
         "milestones": [{"step": m[0], "wall_time": m[1], "tag": m[2], "text": m[3]} for m in milestones],
         "reading": _describe_reading(run, session),
-        "journal": None if journal is None else _describe_journal(journal),
+        "journal": None if run.journal is None else _describe_journal(run.journal),
         "fault": run.fault,
     }
 
@@ -235,18 +226,7 @@ def _describe_nonfinite(histograms: dict[str, NonFinite]) -> dict[str, Any]:
         (one for one in histograms.items() if one[1].affected), key=lambda one: (one[1].first_step, one[0])
     )
     charts = [
-        {
-            "tag": tag,
-            "histograms": one.histograms,
-            "affected": one.affected,
-            "nan": one.nan,
-            "pos_inf": one.pos_inf,
-            "neg_inf": one.neg_inf,
-            "first_step": one.first_step,
-            "last_step": one.last_step,
-            "points": _thin(one.points),
-        }
-        for tag, one in affected[:_MOST_CHARTS]
+        {"tag": tag, **msgspec.structs.asdict(one), "points": _thin(one.points)} for tag, one in affected[:_MOST_CHARTS]
     ]
     return {"tags": len(histograms), "affected": len(affected), "charts": charts}
 
@@ -260,17 +240,15 @@ def _thin(points: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
     return [(group[0][0], max(one[1] for one in group), max(one[2] for one in group)) for group in groups]
 
 
-def _describe_reading(run: KnownRun, session: Session) -> dict[str, Any]:
-    facts, journal = run.facts, run.journal
+def _describe_reading(run: PageRun, session: Session) -> dict[str, Any]:
+    facts, journal = run.facts, run.journal_facts
     lost = [f"{kind}: {count} not understood: {reason}" for (kind, reason), count in sorted(facts.unread.items())]
     lost += [f"lineage: {text}" for text in session.left_out]
-    problems = [*run.problems, *filter(None, [facts.error, journal.error if journal else ""])]
-    if journal is not None:
-        if journal.unread_lines:
-            lost.append(f"journal: {journal.unread_lines} lines that cannot be read")
-        dropped = (journal.end or {}).get("dropped")
-        if dropped:
-            lost.append(f"monitor: {dropped} items left out because they came too fast")
+    problems = [*run.problems, *filter(None, [facts.error, journal.error])]
+    if journal.unread_lines:
+        lost.append(f"journal: {journal.unread_lines} lines that cannot be read")
+    if dropped := (journal.end or {}).get("dropped"):
+        lost.append(f"monitor: {dropped} items left out because they came too fast")
     return {
         "damaged": [msgspec.to_builtins(facts.damaged[key]) for key in sorted(facts.damaged)],
         "damaged_count": facts.damaged_count,

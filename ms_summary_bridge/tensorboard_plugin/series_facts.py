@@ -5,25 +5,15 @@ Imports no tensorboard.
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 import msgspec
 
 from ms_summary_bridge.values import Histogram
 
-__all__ = ["NonFinite", "ScalarFacts"]
+__all__ = ["NonFinite"]
 
 _MOST_POINTS: Final = 1000  # of one histogram's counts; half are merged with their neighbours when there are more
-
-
-class ScalarFacts(msgspec.Struct):
-    """One series of losses."""
-
-    best: float = math.inf
-    best_step: int = 0
-    last: float = math.nan
-    last_step: int = 0
 
 
 class NonFinite(msgspec.Struct):

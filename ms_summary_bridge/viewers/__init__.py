@@ -2,7 +2,7 @@
 
 Nothing is printed here: who calls is told, and says it.
 
-TensorBoard is given the logdir itself: our plugin shows it MindSpore's runs. MindInsight lives in an environment of its
-own (`environment`), and is given a directory in the cache, in which TensorBoard's runs are converted and MindSpore's
-are linked (`summary_base`). Both run under a guard (`guard`), which ends them when this process is gone.
+TensorBoard is given the logdir itself, whose mirror our plugin shows it. MindInsight lives in an environment of its own
+(`environment`), and is given the base of a mirror. Both run under a guard (`guard`), which ends them when this process
+is gone.
 """

@@ -21,11 +21,7 @@ _ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where one of this machine
 
 
 def choose_port(host: str, wanted: int) -> int:
-    """Returns the port that is wanted if it is free, else the next free one.
-
-    Args:
-        host: The address that will be listened at.
-        wanted: The port; 0 for any.
+    """Returns the port that is wanted (0 for any) to listen at an address if it is free, else the next free one.
 
     Raises:
         UsageError: Nobody can listen at that address, or at that port.
@@ -46,9 +42,8 @@ def _sockets(host: str, port: int) -> list[tuple[socket.AddressFamily, tuple[obj
 
 
 def _is_free(host: str, port: int) -> bool:
-    for family, address in _sockets(host, port):
-        if not _can_bind(host, family, address):
-            return False
+    if not all(_can_bind(host, family, address) for family, address in _sockets(host, port)):
+        return False
     # MindInsight refuses a port that anybody listens at, at whatever address.
     for family, wildcard in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
         with contextlib.suppress(UsageError):

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final
 
 from ms_summary_bridge.errors import BridgeError, UsageError
@@ -31,9 +32,10 @@ _IS_SUITABLE: Final = "import ensurepip, sys, venv; sys.exit(not (3, 9) <= sys.v
 _NAMES: Final = ("python3", "python", "python3.11", "python3.12", "python3.10", "python3.9")
 _SIZE: Final = "about 100 MB to download and 500 MB of disk"
 _TRY_SECS: Final = 30.0
+_STAMP: Final = ".stamp"
 
 
-def _own() -> str:
+def _own_path() -> str:
     return os.path.join(user_directory("XDG_DATA_HOME", "~/.local/share"), "ms_summary_bridge", "mindinsight")
 
 
@@ -45,50 +47,36 @@ def find_environment() -> str:
     made_by_tools = [os.environ.get("MSB_VENVS", ""), os.path.join(_CHECKOUT, ".venvs")]
     for root in filter(None, made_by_tools):
         path = os.path.join(os.path.abspath(root), "mindinsight")
-        if _has_programs(path) and os.path.exists(os.path.join(path, ".stamp")):
+        if _has_programs(path) and (Path(path) / _STAMP).exists():
             return path
-    return _own() if _has_programs(_own()) and _read(_stamp(_own())) == _wanted(_own()) else ""
+    own = _own_path()
+    with contextlib.suppress(OSError):  # it has no stamp
+        if _has_programs(own) and (Path(own) / _STAMP).read_bytes() == _stamp_of(own):
+            return own
+    return ""
 
 
 def _has_programs(path: str) -> bool:
     return all(os.access(os.path.join(path, "bin", name), os.X_OK) for name in ("python", "gunicorn", "mindinsight"))
 
 
-def _stamp(path: str) -> str:
-    return os.path.join(path, ".stamp")
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-    except (OSError, ValueError):
-        return ""
-
-
-def _wanted(path: str) -> str:
+def _stamp_of(path: str) -> bytes:
     """Returns what the stamp of a whole environment says: its own path, which is written into it, and what went in."""
-    with open(PINS, "rb") as file:
-        return f"{path} {hashlib.sha256(file.read()).hexdigest()}\n"
+    return f"{path} {hashlib.sha256(Path(PINS).read_bytes()).hexdigest()}\n".encode()
 
 
 def make_environment(*, is_yes: bool, ask: Callable[[str], bool] | None, say: Callable[[str], None]) -> str:
-    """Makes the environment in the user's data directory; returns it.
-
-    Args:
-        is_yes: Do not ask.
-        ask: Asks a person a question; None where nobody can answer.
-        say: Told what goes on.
+    """Makes the environment in the user's data directory, after a person was asked if not `is_yes`; returns it.
 
     Raises:
         UsageError: Nobody can be asked.
-        BridgeError: The answer was no, there is no Python for it, or it cannot be installed.
+        BridgeError: The answer was no, no Python for it was found, or it cannot be installed.
     """
-    path = _own()
+    path = _own_path()
     what = f"MindInsight needs an environment of its own, {_SIZE}, in {path}."
     if not is_yes:
         if ask is None:
-            raise UsageError(f"{what} There is no terminal to ask at: add --yes to have it made")
+            raise UsageError(f"{what} Without a terminal nobody can be asked: add --yes to have it made")
         if not ask(f"{what} Make it now?"):
             raise BridgeError("MindInsight's environment was not made; --with tensorboard does without")
     python = _find_python()
@@ -108,7 +96,7 @@ def _find_python() -> str:
     if named:
         if _is_suitable(named):
             return named
-        raise BridgeError(f"MSB_PYTHON={named} is no Python 3.9 to 3.12 with the modules venv and ensurepip")
+        raise BridgeError(f"MSB_PYTHON={named}: not a Python 3.9 to 3.12 with the modules venv and ensurepip")
     pyenv = os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv")
     candidates = [sys.executable, *filter(None, map(shutil.which, _NAMES))]
     for minor in (11, 12, 10, 9):
@@ -117,8 +105,8 @@ def _find_python() -> str:
         if _is_suitable(candidate):
             return candidate
     raise BridgeError(
-        "found no Python 3.9 to 3.12 with the modules venv and ensurepip, which MindInsight needs: install one (on "
-        "Debian and Ubuntu together with python3-venv), or name it in the environment variable MSB_PYTHON"
+        "MindInsight needs a Python 3.9 to 3.12 with the modules venv and ensurepip, and none was found: install one "
+        "(on Debian and Ubuntu together with python3-venv), or name it in the environment variable MSB_PYTHON"
     )
 
 
@@ -153,21 +141,16 @@ def _install(python: str, path: str, say: Callable[[str], None]) -> None:
     own_python = os.path.join(path, "bin", "python")
     pip = [own_python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--requirement", PINS]
     began = time.monotonic()
-
-    def tell(secs: int) -> None:
-        say(f"still installing MindInsight ({time.monotonic() - began:.0f} s)")
-
     for command in ([python, "-m", "venv", "--clear", path], pip):
         program = Program("the installation of MindInsight", command, environment)
         try:
-            code = program.finish(tell)
+            code = program.finish(lambda _: say(f"still installing MindInsight ({time.monotonic() - began:.0f} s)"))
         finally:
             program.stop()
         if code:
             raise BridgeError(
-                f"MindInsight could not be installed: {' '.join(command[:4])} ended with {code}. It said:\n"
-                f"{program.said()}\nThe same command tries again; to use another Python, name it in MSB_PYTHON."
+                f"MindInsight could not be installed: {' '.join(command[:4])} ended with {code}. Its last lines:\n"
+                f"{program.last_lines()}\nThe same command tries again; to use another Python, name it in MSB_PYTHON."
             )
-    with open(_stamp(path), "w", encoding="utf-8") as file:
-        file.write(_wanted(path))
+    (Path(path) / _STAMP).write_bytes(_stamp_of(path))
     say("MindInsight is installed")

@@ -53,7 +53,7 @@ def _end_with_owner() -> None:
 
 
 def _others() -> list[int]:
-    """Returns all processes of the group but this one; those that have ended and wait for their parent are none."""
+    """Returns all processes of the group but this one, without those that have ended and wait for their parent."""
     return [pid for pid in psutil.pids() if pid != os.getpid() and _is_in_group(pid)]
 
 

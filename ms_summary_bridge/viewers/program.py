@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import http.client
+import math
 import os
 import signal
 import subprocess
@@ -13,16 +14,18 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 import psutil
 
 from ms_summary_bridge.errors import BridgeError
+from ms_summary_bridge.files.waiting import wait_for
 from ms_summary_bridge.viewers import guard
 
 __all__ = ["Program"]
 
+_Found = TypeVar("_Found")
 _KEPT_LINES: Final = 40
 _STOP_SECS: Final = 20.0  # the guard gives its program five
 _NEWS_SECS: Final = 10.0
@@ -37,7 +40,7 @@ class Program:
     Args:
         name: What a person calls it.
         command: Its command line.
-        environment: Its environment variables; those of this process by default.
+        environment: Its variables; those of this process by default.
         on_line: Told each line that it prints, from a thread.
 
     Raises:
@@ -81,11 +84,11 @@ class Program:
         """Returns its exit code once nothing of it runs any more."""
         return self._guard.poll()
 
-    def said(self) -> str:
+    def last_lines(self) -> str:
         """Returns the last lines that it printed."""
         if self.poll() is not None:
             self._reader.join(_REQUEST_SECS)
-        return "\n".join(f"  {line}" for line in self._last.copy()) or "  (it said nothing)"
+        return "\n".join(f"  {line}" for line in self._last.copy()) or "  (it printed nothing)"
 
     def stop(self) -> None:
         """Ends it, with all its children."""
@@ -100,52 +103,50 @@ class Program:
             self._guard.wait()
         self._reader.join(_REQUEST_SECS)
 
-    def finish(self, tell: Callable[[int], None]) -> int:
-        """Waits until it has ended; returns its exit code.
-
-        Args:
-            tell: Told every ten seconds for how long.
-        """
-        began = told = time.monotonic()
-        while (code := self.poll()) is None:
-            now = time.monotonic()
-            if now - told >= _NEWS_SECS:
-                told = now
-                tell(round(now - began))
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._guard.wait(_LOOK_SECS)
+    def finish(self, tell: Callable[[int], None] = lambda secs: None) -> int:
+        """Waits until it has ended; returns its exit code. `tell` is told every ten seconds for how long."""
+        code = self._wait(self.poll, tell)
+        assert code is not None  # without an end to the waiting
         return code
 
     def wait_until_it_answers(self, url: str, tell: Callable[[int], None]) -> None:
-        """Waits until an address answers, and it is this program that does.
+        """Waits until an address answers, and it is this program that does; `tell` as for `finish`.
 
         Another one may have taken the port after it was found free; then this one ends, and says why.
-
-        Args:
-            url: The address.
-            tell: Told every ten seconds for how long.
 
         Raises:
             BridgeError: It ended, or gave no answer in five minutes; the message holds its last lines.
         """
         # Whatever proxy there is, it is not for this machine's own address.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        began = told = time.monotonic()
-        while True:
+
+        def answers() -> bool | None:
             if self.poll() is not None:
-                raise BridgeError(f"{self.name} did not start. It said:\n{self.said()}")
+                raise BridgeError(f"{self.name} did not start. Its last lines:\n{self.last_lines()}")
             with contextlib.suppress(OSError, http.client.HTTPException), opener.open(url, timeout=_REQUEST_SECS):
-                if self._may_listen(urlsplit(url).port):
-                    return
+                return self._may_listen(urlsplit(url).port) or None
+            return None
+
+        if self._wait(answers, tell, _ANSWER_SECS) is None:
+            raise BridgeError(
+                f"{self.name} gave no answer at {url} in {_ANSWER_SECS:.0f} s. Its last lines:\n{self.last_lines()}"
+            )
+
+    def _wait(
+        self, look: Callable[[], _Found | None], tell: Callable[[int], None], within_secs: float = math.inf
+    ) -> _Found | None:
+        began = last_news = time.monotonic()
+
+        def pause(secs: float) -> None:
+            nonlocal last_news
             now = time.monotonic()
-            if now - began > _ANSWER_SECS:
-                raise BridgeError(
-                    f"{self.name} gave no answer at {url} in {now - began:.0f} s. It said:\n{self.said()}"
-                )
-            if now - told >= _NEWS_SECS:
-                told = now
+            if now - last_news >= _NEWS_SECS:
+                last_news = now
                 tell(round(now - began))
-            time.sleep(_LOOK_SECS)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._guard.wait(secs)
+
+        return wait_for(look, _LOOK_SECS, within_secs, sleep=pause)
 
     def _may_listen(self, port: int | None) -> bool:
         """Whether a process of its group listens at a port; also true where the system does not say who does."""

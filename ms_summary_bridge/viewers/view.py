@@ -5,18 +5,23 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import re
 import sys
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from importlib import metadata
 from typing import Final
 
+import psutil
+
 from ms_summary_bridge.convert.follow_scan import take_scan
-from ms_summary_bridge.errors import BridgeError, MissingDependencyError, UsageError
+from ms_summary_bridge.errors import BridgeError, MissingDependencyError, UsageError, WriteError
 from ms_summary_bridge.files.arguments import check_choice, check_number, check_path
 from ms_summary_bridge.files.event_file import Path, is_url
-from ms_summary_bridge.mirror.summary_base import SummaryBase
+from ms_summary_bridge.files.file_names import MINDSPORE
+from ms_summary_bridge.mirror.home import Home, clear_directory, open_home
+from ms_summary_bridge.mirror.process import MirrorProcess
+from ms_summary_bridge.training.faults import Once
 from ms_summary_bridge.viewers.address import choose_port, describe_tunnel, url_of
 from ms_summary_bridge.viewers.environment import find_environment, make_environment
 from ms_summary_bridge.viewers.program import Program
@@ -27,7 +32,7 @@ _LOG: Final = logging.getLogger("ms_summary_bridge")
 TENSORBOARD, MINDINSIGHT = "tensorboard", "mindinsight"
 _NAMES: Final = {TENSORBOARD: "TensorBoard", MINDINSIGHT: "MindInsight"}
 _PORTS: Final = {TENSORBOARD: 6006, MINDINSIGHT: 8080}  # their own
-_LOOK_SECS: Final = 0.5
+_CACHE_BYTES: Final = 20_000_000_000
 _OF_OURS: Final = "ms_summary_bridge: "  # how our plugin's lines in TensorBoard's log begin
 # MindInsight has no option for the address it listens at. Its settings are read before its command line is.
 _START_MINDINSIGHT: Final = (
@@ -89,26 +94,25 @@ def view_logdir(
             say(f"{source}: no runs yet; they are shown as they come")
         url = url_of(host, free)
         program.wait_until_it_answers(url, lambda secs: say(f"still starting {name} ({secs} s)"))
-        if show is None:
-            _LOG.warning("%s shows %s at %s until Ctrl-C", name, source, url)
-        else:
-            show(url)
-        if tunnel := describe_tunnel(host, free):
-            say(f"to see it on another machine, run there: {tunnel}\nand open http://localhost:{free}/")
-        say("Ctrl-C ends")
         try:
-            while program.poll() is None:
-                time.sleep(_LOOK_SECS)
+            if show is None:
+                _LOG.warning("%s shows %s at %s until Ctrl-C", name, source, url)
+            else:
+                show(url)
+            if tunnel := describe_tunnel(host, free):
+                say(f"to see it on another machine, run there: {tunnel}\nand open http://localhost:{free}/")
+            say("Ctrl-C ends")
+            program.finish()
         except KeyboardInterrupt:
             return
-        raise BridgeError(f"{name} has ended. It said:\n{program.said()}")
+        raise BridgeError(f"{name} has ended. Its last lines:\n{program.last_lines()}")
 
 
 def _check_source(source: str) -> None:
     if is_url(source):
         raise UsageError(f"{source}: view takes a local directory; `convert {source} DIR --follow` makes one of a URL")
     if os.path.exists(source) and not os.path.isdir(source):
-        raise UsageError(f"{source}: is no directory; name the one it is in")
+        raise UsageError(f"{source}: not a directory; name the one it is in")
 
 
 def _has_tensorboard() -> bool:
@@ -137,16 +141,38 @@ def _start_tensorboard(stack: ExitStack, source: str, host: str, port: int, say:
 def _start_mindinsight(
     stack: ExitStack, environment: str, source: str, host: str, port: int, say: Callable[[str], None]
 ) -> Program:
-    base = SummaryBase(source, say)
-    stack.callback(base.stop)
+    home = open_home(source, viewer=MINDINSIGHT)
+    workspace = _make_workspace(home)
+    stack.callback(clear_directory, workspace)
     programs = os.path.join(environment, "bin")
     # It starts `gunicorn` by its name, and keeps settings in the home directory.
-    variables = {**os.environ, "PATH": programs + os.pathsep + os.environ.get("PATH", ""), "HOME": base.workspace}
+    variables = {**os.environ, "PATH": programs + os.pathsep + os.environ.get("PATH", ""), "HOME": workspace}
     for name in [name for name in variables if name.startswith(("PYTHON", "MINDINSIGHT_"))]:
         del variables[name]  # settings for another Python, and those that we give below
     command = [os.path.join(programs, "python"), "-c", _START_MINDINSIGHT, f"[{host}]" if ":" in host else host]
-    command += ["start", "--port", str(port), "--summary-base-dir", base.path, "--workspace", base.workspace]
+    command += ["start", "--port", str(port), "--summary-base-dir", home.base, "--workspace", workspace]
     program = Program(_NAMES[MINDINSIGHT], command, variables)
     stack.callback(program.stop)
-    base.start()
+    stack.callback(MirrorProcess(home, MINDSPORE, _CACHE_BYTES, Once(say)).stop)
     return program
+
+
+def _make_workspace(home: Home) -> str:
+    """Makes the base, and a place for what MindInsight itself writes, for as long as it runs.
+
+    Those of processes that were killed are removed: MindInsight's logs grow to gigabytes.
+
+    Raises:
+        WriteError: It cannot be written.
+    """
+    workspace = os.path.join(home.path, f"workspace.{os.getpid()}")
+    try:
+        for name in os.listdir(home.path):
+            match = re.fullmatch(r"workspace\.(\d+)", name)
+            if match is not None and not psutil.pid_exists(int(match[1])):
+                clear_directory(os.path.join(home.path, name))
+        os.makedirs(home.base, exist_ok=True)
+        os.makedirs(workspace, exist_ok=True)
+    except OSError as error:
+        raise WriteError.of_system(error.filename or home.path, "written", error) from error
+    return workspace

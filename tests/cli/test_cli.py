@@ -18,8 +18,8 @@ import pytest
 from rich.console import Console
 
 from ms_summary_bridge._version import __version__
-from ms_summary_bridge.cli import app as cli
 from ms_summary_bridge.cli.app import EXIT_CODES, main
+from ms_summary_bridge.cli.progress import ProgressBar
 from ms_summary_bridge.convert.state import STATE_NAME
 from ms_summary_bridge.formats import wire
 from tests.convert.test_to_mindinsight import histogram_tensor, put_log, summary_record, tag
@@ -397,16 +397,14 @@ def test_progress_only_on_a_terminal_and_after_a_while(
     monkeypatch: pytest.MonkeyPatch, is_quiet: bool, is_terminal: bool, shows: bool
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("ms_summary_bridge.cli.app.time.monotonic", lambda: now)
     if is_terminal:
         monkeypatch.setattr(sys, "stderr", Terminal())
-    bar = cli._ProgressBar(is_quiet)
-    bar(1, 10)
-    assert bar._bar is None
-    now += 5
-    bar(2, 10)
-    assert (bar._bar is not None) == shows
-    bar.close()
+    with ProgressBar(is_quiet, clock=lambda: now) as bar:
+        bar(1, 10)
+        assert not bar.is_shown
+        now += 5
+        bar(2, 10)
+        assert bar.is_shown == shows
 
 
 def test_terminal_gets_a_table_that_fits(ms: Path) -> None:

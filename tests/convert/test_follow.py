@@ -563,13 +563,13 @@ _BARE = """
 import os, signal, sys
 for name in ("mindspore", "mindinsight", "tensorboard", "tensorboardX", "tensorflow", "torch"):
     sys.modules[name] = None
-from ms_summary_bridge.cli import app as cli
+from ms_summary_bridge.cli import convert, main
 from ms_summary_bridge.convert import follow
 real = follow.follow_logdir
 def follow_two_rounds(*arguments, stop, **options):
     rounds = iter([lambda: None, stop.set])
     return real(*arguments, stop=stop, wait=lambda seconds: next(rounds)(), **options)
-cli.follow_logdir = follow_two_rounds
-sys.exit(cli.main(["convert", sys.argv[1], sys.argv[2], "--to", sys.argv[3], "--follow", "--quiet"]) or
-         cli.main(["convert", sys.argv[1], sys.argv[2] + "-2", "--to", sys.argv[3]]))
+convert.follow_logdir = follow_two_rounds
+sys.exit(main(["convert", sys.argv[1], sys.argv[2], "--to", sys.argv[3], "--follow", "--quiet"]) or
+         main(["convert", sys.argv[1], sys.argv[2] + "-2", "--to", sys.argv[3]]))
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import os
 import re
 import subprocess
 import sys
@@ -90,3 +91,27 @@ def test_all_is_sorted_and_complete(path: Path) -> None:
     unknown = {name for name in shown if not name.startswith("__")} - public
     assert sorted(public - set(shown)) == [], "public names that are not in __all__"
     assert sorted(unknown) == [] or (is_lazy and is_package), "names in __all__ that are not there"
+
+
+TOOLS = sorted(path.name for path in (ROOT / "tools").iterdir() if path.is_file() and os.access(path, os.X_OK))
+
+
+@pytest.mark.parametrize("name", [*TOOLS, "draw_rooms.py"])
+def test_help_of_a_tool_says_how_it_is_used_and_does_nothing(name: str, tmp_path: Path) -> None:
+    program = [sys.executable] if name.endswith(".py") else []
+    done = subprocess.run(
+        [*program, str(ROOT / "tools" / name), "--help"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    first = done.stdout.strip().lower()
+    assert "usage: " in first
+    assert name in first or "ms-summary-bridge convert" in first
+    assert len(first.splitlines()) > 3
+    assert "=== " not in first, "it has begun to work"
+
+
+def test_an_environment_that_is_not_known_is_refused_before_any_work() -> None:
+    for name in ("matrix", "environment"):
+        done = subprocess.run([str(ROOT / "tools" / name), "none"], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "--help says which" in done.stderr

@@ -71,10 +71,10 @@ def test_view_needs_a_directory_alone_and_the_log_tells_the_address(
         def __init__(self, *_: Any, **__: Any) -> None: ...
         def wait_until_it_answers(self, *_: Any) -> None: ...
         def stop(self) -> None: ...
-        def poll(self) -> int:
+        def finish(self) -> int:
             return 0
 
-        def said(self) -> str:
+        def last_lines(self) -> str:
             return "goodbye"
 
     monkeypatch.setattr("ms_summary_bridge.viewers.view.Program", Ended)

@@ -488,8 +488,7 @@ def test_a_look_that_fails_is_said_and_tried_again(tmp_path: Path, monkeypatch: 
 def test_nobody_waits_for_a_file_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_summary(tmp_path / "run", losses({1: 1.0}))
     answers = threading.Event()
-    monkeypatch.setattr(run_collector, "_PATIENCE_SECS", 0.01)
-    collector = RunCollector(str(tmp_path), pytest.fail)
+    collector = RunCollector(str(tmp_path), pytest.fail, patience_secs=0.01)
     monkeypatch.setattr(RunFacts, "read", lambda *_: (answers.wait(60) for _ in range(1)))
     assert collector.has_runs(60)
 

@@ -9,8 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,8 @@ import psutil
 import pytest
 
 from ms_summary_bridge.mirror.home import Home, open_home
+from ms_summary_bridge.training.distributed import rank_directory
+from tests.eventually import wait_for
 from tests.scripted import build_file, build_record, mindspore_name, put, scalar_payload, tensorboard_name
 from tools.tensorboard_api import TensorBoardClient, running_tensorboard, stop_process
 
@@ -71,13 +72,6 @@ def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Board]:
         yield board
     finally:
         board.close()
-
-
-def wait_for(answer: Callable[[], object], what: str, secs: float = 60.0) -> None:
-    deadline = time.monotonic() + secs
-    while not answer():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def write(directory: Path, file_format: str, steps: range) -> Path:
@@ -407,3 +401,28 @@ def test_a_directory_is_found_however_it_is_spelled(
     _, flags = make_flags("--logdir", spelled)
     assert Path(flags["logdir"]).parents[2] == tmp_path / "cache" / "ms_summary_bridge"
     assert os.readlink(flags["logdir"]) == os.path.normpath(tmp_path / spelled)
+
+
+@both_loaders
+def test_a_run_has_the_name_of_its_directory_whatever_number_that_ends_in(board: Board, load_fast: bool) -> None:
+    expected: dict[str, int] = {}  # how many steps by name; no two ranks have as many
+
+    def train(given: str, rank: int, ranks: int, name: str) -> None:
+        directory = Path(rank_directory(str(board.logdir / given), rank, ranks))
+        put(directory / mindspore_name(rank=rank), build_file("mindspore", range(1, 3 + rank)))
+        expected[name] = 2 + rank
+
+    train("one/exp0", 0, 1, "one/exp0")
+    train("one/exp1", 0, 1, "one/exp1")
+    for rank in range(3):  # each rank is given a directory of its own
+        train(f"own/exp{rank}", rank, 3, f"own/exp{rank}")
+    for rank in range(3):  # all are given the same one, which one of them takes for its own
+        train("same/exp1", rank, 3, "same/exp1" if rank == 1 else f"same/exp1/rank_{rank}")
+    for rank in range(3):
+        train("same/exp", rank, 3, f"same/exp/rank_{rank}")
+    client = board.start(load_fast)
+    wait_runs(client, *expected)
+    for name, steps in expected.items():
+        wait_steps(client, name, range(1, steps + 1))
+    rows = client.wait_json("data/plugin/mindspore/runs", lambda answer: len(answer["rows"]) == len(expected))["rows"]
+    assert {row["name"] for row in rows} == expected.keys()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import os
 import re
@@ -12,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +24,16 @@ from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.errors import LogdirError
 from ms_summary_bridge.events import Event, Summary
 from ms_summary_bridge.files.event_file import EventFileReader
+from ms_summary_bridge.files.file_names import TENSORBOARD
 from ms_summary_bridge.mirror import home as home_module
-from ms_summary_bridge.mirror import watch
 from ms_summary_bridge.mirror.home import clean, open_home, user_directory
-from ms_summary_bridge.mirror.process import keep_up_to_date
-from ms_summary_bridge.mirror.summary_base import SummaryBase
-from ms_summary_bridge.mirror.watch import Mirror
+from ms_summary_bridge.mirror.mirror import Mirror
+from ms_summary_bridge.mirror.process import MirrorProcess
 from ms_summary_bridge.runs.archive import make_decoder
 from ms_summary_bridge.runs.report import Report
 from ms_summary_bridge.tensorboard_plugin.run_collector import RunCollector
 from tests.conftest import TrainSmall
+from tests.eventually import wait_for
 from tests.runs.test_logdir import in_unprivileged_child, make_odd_tree
 from tests.scripted import START, build_file, mindspore_name, put, tensorboard_name
 
@@ -65,11 +65,11 @@ class Followed:
         self.limit = limit
         self.home = open_home(str(source), str(cache))
         self.warnings: list[str] = []
-        self.mirror = Mirror(self.home, limit, self.warnings.append)
+        self.again()
 
-    def again(self) -> None:
+    def again(self, **options: Any) -> None:
         """Starts over, as another process would."""
-        self.mirror = Mirror(self.home, self.limit, self.warnings.append)
+        self.mirror = Mirror(self.home, TENSORBOARD, self.limit, self.warnings.append, **options)
 
     def rounds(self) -> dict[str, list[int]]:
         """Goes on until nothing is new; returns the steps of each run as TensorBoard finds them at the link."""
@@ -402,7 +402,7 @@ def test_a_fault_of_ours_in_one_run_is_said_once_and_stays_there(
         return convert_logdir(source, destination, **options)
 
     monkeypatch.setattr("ms_summary_bridge.mirror.directory.convert_logdir", convert)
-    monkeypatch.setattr(watch, "_RETRY_SECS", 0.0)
+    followed.again(retry_secs=0.0)
     mindspore(followed.source / "bad", range(1, 3))
     mindspore(followed.source / "good", range(1, 3))
     assert followed.rounds() == {"good": [1, 2]}
@@ -467,7 +467,7 @@ def test_a_base_directory_of_the_user_that_is_not_absolute_is_ignored(
             monkeypatch.setenv(name, value)
     own = tmp_path / "home" / ".cache" / "ms_summary_bridge"
     assert Path(open_home(str(tmp_path / "logs")).path).parent == own / "tensorboard"
-    assert Path(SummaryBase(str(tmp_path / "logs"), pytest.fail).path).is_relative_to(own / "mindinsight")
+    assert Path(open_home(str(tmp_path / "logs"), viewer="mindinsight").path).parent == own / "mindinsight"
     assert user_directory("XDG_DATA_HOME", "~/.local/share") == str(tmp_path / "home" / ".local" / "share")
 
 
@@ -480,9 +480,7 @@ def test_one_place_decides_on_the_base_directories_of_the_user() -> None:
                 asked.append((path.name, ast.literal_eval(node.args[0])))
             elif isinstance(node, ast.Constant) and re.fullmatch(r"XDG_\w+", str(node.value)):
                 named.append(str(node.value))
-    places = [("environment.py", "XDG_DATA_HOME")]
-    places += [(name, "XDG_CACHE_HOME") for name in ("home.py", "summary_base.py", "logdir_spec.py")]
-    assert sorted(asked) == sorted(places)
+    assert sorted(asked) == [("environment.py", "XDG_DATA_HOME"), ("home.py", "XDG_CACHE_HOME")]
     assert sorted(named) == sorted(name for _, name in asked), "and nowhere else is such a variable read"
 
 
@@ -549,11 +547,11 @@ def test_a_full_cache_holds_the_newest_runs(tmp_path: Path) -> None:
     assert sum(f.stat().st_size for f in Path(followed.home.path).glob("outputs/*/*tfevents*")) <= size * 3.2
 
 
-def test_what_was_removed_for_a_newer_run_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_removed_for_a_newer_run_comes_back(tmp_path: Path) -> None:
     old = mindspore(tmp_path / "logs" / "old", range(1, 1000))
     followed = Followed(tmp_path / "logs", tmp_path / "cache", limit=int(old.stat().st_size * 1.5))
+    followed.again(space_secs=0.0)  # it looks for space again at once
     assert followed.rounds().keys() == {"old"}
-    monkeypatch.setattr(watch, "_CLEAN_SECS", 0)  # it looks for space again at once
     new = mindspore(tmp_path / "logs" / "new", range(1, 1000), modified=OLD + 1)
     assert followed.rounds().keys() == {"new"}
     new.unlink()
@@ -561,7 +559,7 @@ def test_what_was_removed_for_a_newer_run_comes_back(tmp_path: Path, monkeypatch
 
     mindspore(tmp_path / "logs" / "new", range(1, 1000), modified=OLD + 1)
     mindspore(tmp_path / "logs" / "old", range(1, 3))
-    followed.again()
+    followed.again(space_secs=0.0)
     assert followed.mirror.round()
     seen = read_runs(Path(followed.home.logdir))
     assert seen["old"] == [1, 2], "removed and converted in the same round, since it is smaller now"
@@ -570,9 +568,9 @@ def test_what_was_removed_for_a_newer_run_comes_back(tmp_path: Path, monkeypatch
 
 def test_a_disk_that_is_almost_full_is_left_alone(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     mindspore(followed.source / "ms", range(1, 3))
-    monkeypatch.setattr(watch, "_CLEAN_SECS", 0)  # it looks for space again at once
+    followed.again(space_secs=0.0)  # it looks for space again at once
     with monkeypatch.context() as patch:
-        patch.setattr(watch, "_FREE_BYTES", 1 << 60)
+        patch.setattr(shutil, "disk_usage", lambda path: argparse.Namespace(free=1 << 20))
         assert followed.rounds() == {}
     assert "full" in followed.warnings[0]
     assert followed.rounds() == {"ms": [1, 2]}, "space came, though no file has changed"
@@ -592,15 +590,7 @@ def test_what_an_earlier_process_left_is_shown_at_once_and_tidied(followed: Foll
 # --- the process
 
 
-def wait_for(answer: Callable[[], object], secs: float = 60.0) -> None:
-    deadline = time.monotonic() + secs
-    while not answer():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.05)
-
-
-def test_a_child_that_cannot_work_gives_the_logdir_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ms_summary_bridge.mirror.process.time.sleep", lambda secs: None)
+def test_a_child_that_cannot_work_gives_the_logdir_back(tmp_path: Path) -> None:
     source = tmp_path / "logs"
     mindspore(source / "ms", range(1, 3))
     followed = Followed(source, tmp_path / "cache")
@@ -608,7 +598,11 @@ def test_a_child_that_cannot_work_gives_the_logdir_back(tmp_path: Path, monkeypa
     assert os.readlink(followed.home.logdir) != str(source)
     warnings: list[str] = []
     no_number: Any = "none"
-    thread = keep_up_to_date(followed.home, no_number, warnings.append)
+
+    def sleep(secs: float) -> None:
+        pass
+
+    thread = MirrorProcess(followed.home, TENSORBOARD, no_number, warnings.append, sleep=sleep).thread
     thread.join(60)
     assert not thread.is_alive()
     (line,) = warnings
@@ -623,9 +617,9 @@ def test_a_child_that_is_killed_is_started_again(tmp_path: Path) -> None:
     code = (
         "import sys, time\n"
         "from ms_summary_bridge.mirror.home import open_home\n"
-        "from ms_summary_bridge.mirror.process import keep_up_to_date\n"
+        "from ms_summary_bridge.mirror.process import MirrorProcess\n"
         "home = open_home(sys.argv[1], sys.argv[2])\n"
-        "keep_up_to_date(home, 1 << 30, lambda line: print(line, flush=True))\n"
+        "MirrorProcess(home, 'tensorboard', 1 << 30, lambda line: print(line, flush=True))\n"
         "print(home.path, flush=True)\n"
         "sys.stdin.read()\n"
     )
@@ -652,3 +646,16 @@ def test_a_child_that_is_killed_is_started_again(tmp_path: Path) -> None:
         finally:
             process.kill()
         wait_for(lambda: not second.is_running())
+
+
+def test_a_child_that_is_stopped_is_gone_and_says_nothing(followed: Followed) -> None:
+    mindspore(followed.source / "ms", range(1, 3))
+    process = MirrorProcess(followed.home, TENSORBOARD, LIMIT, followed.warnings.append)
+    wait_for(lambda: read_runs(Path(followed.home.logdir)) == {"ms": [1, 2]})
+    (child,) = (each for each in psutil.Process().children() if followed.home.path in each.cmdline())
+    process.stop()
+    assert not process.thread.is_alive()
+    assert not child.is_running()
+    assert followed.warnings == []
+    MirrorProcess(followed.home, TENSORBOARD, LIMIT, followed.warnings.append).stop()  # at once, before it has begun
+    assert not [each for each in psutil.Process().children() if followed.home.path in each.cmdline()]
