@@ -67,8 +67,6 @@ def convert(
     Example: ms-summary-bridge convert ./summary_dir ./tensorboard_dir
     """
     # Here, and not above, so that `--help` need not wait for them.
-    from ms_summary_bridge.cli.render import render_errors, render_report
-    from ms_summary_bridge.convert.follow import follow_logdir
     from ms_summary_bridge.convert.logdir import convert_logdir
     from ms_summary_bridge.convert.task import ConvertOptions
     from ms_summary_bridge.runs.report import Report
@@ -83,6 +81,8 @@ def convert(
     result = Report(src, dst, target or "")
 
     def show(round_report: Report) -> None:
+        from ms_summary_bridge.cli.render import render_errors, render_report
+
         if quiet:
             print_wide(render_errors(round_report), is_error=True)
         else:
@@ -90,6 +90,8 @@ def convert(
 
     try:
         if follow:
+            from ms_summary_bridge.convert.follow import follow_logdir
+
             stop = threading.Event()
             with ended_by((signal.SIGINT, signal.SIGTERM), stop.set):
                 if not quiet:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from ms_summary_bridge.cli.output import printable
-from ms_summary_bridge.convert.verify import VerifyReport
-from ms_summary_bridge.runs.inspect import InspectReport, RunInspection
-from ms_summary_bridge.runs.report import DamagedRange, IncompleteTail, LossCount, Report, RunReport
+
+if TYPE_CHECKING:
+    from ms_summary_bridge.convert.verify import VerifyReport
+    from ms_summary_bridge.runs.inspect import InspectReport, RunInspection
+    from ms_summary_bridge.runs.report import DamagedRange, IncompleteTail, LossCount, Report, RunReport
 
 __all__ = ["render_errors", "render_inspection", "render_report", "render_verification"]
 
