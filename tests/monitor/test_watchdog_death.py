@@ -185,6 +185,59 @@ def test_a_training_that_is_killed_tells_its_last_checkpoint(tmp_path: Path) -> 
     wait_until(lambda: "monitor/alarms/death" in shown(tmp_path / "default" / "run"))
 
 
+@pytest.mark.slow
+@pytest.mark.mindspore
+def test_a_rank_that_is_killed_is_told_by_every_rank(tmp_path: Path) -> None:
+    """msrun kills the ranks that are left once one is lost: they name it, and each its own last checkpoint."""
+    program = Path(sys.executable).parent
+    (tmp_path / "told").mkdir()
+    ranks = [tmp_path / "out" / "default" / "run" / f"rank_{rank}" for rank in (0, 1)]
+    with (tmp_path / "output.txt").open("wb") as output:
+        process = subprocess.Popen(
+            [
+                *(str(program / "msrun"), "--worker_num=2", "--local_worker_num=2", "--master_port=8141"),
+                *(f"--log_dir={tmp_path / 'logs'}", "--join=True"),
+                *(str(SCRIPTS / "dying_rank.py"), str(tmp_path / "out"), str(tmp_path / "told")),
+            ],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{program}{os.pathsep}{os.environ['PATH']}"},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        for rank in ranks:
+            wait_until(lambda rank=rank: is_told(rank), timeout_secs=120)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)  # the scheduler would go on for half a minute
+        process.wait()
+    alerts = []
+    for number, rank in enumerate(ranks):
+        (alert,) = [line for line in strict_lines(rank) if line["kind"] == "alert"]
+        assert (alert["rule"], alert["step"], alert["fields"]["signal"]) == ("death", 5, signal.SIGKILL)
+        saved = ranks[0].parent / "checkpoints" / rank.name / "checkpoint_step_4.ckpt"
+        assert alert["fields"]["checkpoint"] == {"step": 4, "path": str(saved)}
+        assert f"last checkpoint: step 4, {saved}" in alert["message"]
+        (told,) = map(json.loads, (tmp_path / "told" / f"{rank.name}.jsonl").read_text().splitlines())
+        assert (told["rule"], told["message"]) == ("death", alert["message"])
+        assert f"CRITICAL death: step 5, epoch 1, rank {number}: " in (
+            tmp_path / "logs" / f"worker_{number}.log"
+        ).read_text()
+        files = ranks[0].parent / "summary" / rank.name
+        wait_until(lambda files=files: "monitor/alarms/death" in shown(files))
+        assert shown(files)["monitor/alarms/death"] == [(5, "scalar")]
+        alerts.append(alert)
+    assert [alert["fields"]["lost_ranks"] for alert in alerts] == [[1], []]
+    assert "rank 1 was lost before it (SIGKILL)" in alerts[0]["message"]
+
+
+def is_told(rank: Path) -> bool:
+    """Whether a journal has the end, and what became of the action."""
+    found = {line["kind"] for line in strict_lines(rank)} if (rank / "metrics.jsonl").exists() else set()
+    return {"end", "action"} <= found
+
+
 @pytest.mark.mindspore
 def test_a_loss_that_stays_far_above_its_best_is_told_in_a_real_training(tmp_path: Path) -> None:
     for kind in ("well", "diverge"):
@@ -257,11 +310,11 @@ def test_the_oom_killer_is_recognised(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_only_deaths_of_this_session_are_those_of_peers(tmp_path: Path) -> None:
-    for rank, moment in ((0, 50.0), (1, 90.0), (2, 10.0)):
+    for rank, moment in ((0, 50.0), (1, 90.0), (2, 10.0), (3, 95.0)):
         (tmp_path / f"rank_{rank}").mkdir()
-        line = {"kind": "death", "rank": rank, "wall_time": moment}
+        line = {"kind": "gone", "rank": rank, "wall_time": moment, "ending": "SIGKILL"}
         (tmp_path / f"rank_{rank}" / "hang.jsonl").write_text(json.dumps(line) + "\n{torn")
-    assert [line["rank"] for line in find_lost_peers(str(tmp_path), 0, 40.0, "hang.jsonl")] == [1]
+    assert [line["rank"] for line in find_lost_peers(str(tmp_path), 0, 40.0, 95.0)] == [1]
 
 
 def test_each_ending_has_words_of_its_own() -> None:

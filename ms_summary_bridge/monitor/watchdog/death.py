@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from ms_summary_bridge.monitor.model.alert import Alert
+from ms_summary_bridge.monitor.watchdog.hang_report import HANG_LOG
 from ms_summary_bridge.monitor.watchdog.heartbeat import Beat
 
 __all__ = ["Ending", "describe_death", "find_lost_peers", "read_ending"]
@@ -86,23 +87,15 @@ def read_ending(pid: int, pidfd: int) -> Ending:
     return Ending(signum=signum) if signum else Ending(code=status >> 8 & 0xFF)
 
 
-def find_lost_peers(run_directory: str, rank: int, since: float, log: str) -> list[dict[str, Any]]:
-    """Returns what the watchdogs of other ranks wrote of their deaths, the first one first.
-
-    Args:
-        run_directory: The run's.
-        rank: Our own.
-        since: Seconds since epoch; what is older is of another session.
-        log: Name of the file.
-    """
+def find_lost_peers(run_directory: str, rank: int, since: float, until: float) -> list[dict[str, Any]]:
+    """Returns what the watchdogs of other ranks wrote of deaths between two moments, the first one first."""
     found = []
-    for path in glob.glob(os.path.join(glob.escape(run_directory), "rank_*", log)):
+    for path in glob.glob(os.path.join(glob.escape(run_directory), "rank_*", HANG_LOG)):
         with contextlib.suppress(OSError):
             for raw in Path(path).read_bytes().splitlines():
                 with contextlib.suppress(msgspec.DecodeError):
                     line = msgspec.json.decode(raw)
-                    is_death = line.get("kind") == "death" and line.get("rank") != rank
-                    if is_death and line.get("wall_time", 0.0) >= since:
+                    if line["kind"] == "gone" and line["rank"] != rank and since <= line["wall_time"] < until:
                         found.append(line)
     return sorted(found, key=lambda line: line["wall_time"])
 
@@ -134,7 +127,7 @@ def describe_death(
     message = f"process {pid} {how}{ending.title} without a word, after step {beat.step} ({beat.phase})"
     if peers:
         kind, first = "peer", peers[0]
-        message += f"; rank {first['rank']} was lost before it ({first.get('fields', {}).get('ending', 'death')})"
+        message += f"; rank {first['rank']} was lost before it ({first['ending']})"
     elif ending.signum == signal.SIGKILL:
         kind = "killed"
         message += "; the OOM killer was at work" if was_oom else ""

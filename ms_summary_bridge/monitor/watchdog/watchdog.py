@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import time
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -24,7 +25,6 @@ from ms_summary_bridge.monitor.watchdog.assignment import Assignment, Begun, pol
 from ms_summary_bridge.monitor.watchdog.death import Ending, describe_death, find_lost_peers, read_ending
 from ms_summary_bridge.monitor.watchdog.hang_limits import Hang, HangDetector, Recovery
 from ms_summary_bridge.monitor.watchdog.hang_report import (
-    HANG_LOG,
     Findings,
     describe_hang,
     describe_recovery,
@@ -44,7 +44,8 @@ from ms_summary_bridge.monitor.watchdog.telling import Telling
 __all__ = ["Watchdog", "main"]
 
 _GONE_SECS: Final = 10.0  # between the end of a process's files and its own, where it dies
-_PEER_SECS: Final = 5.0  # in which the watchdog of another rank tells of its death
+_PEER_SECS: Final = 5.0  # in which the watchdog of another rank tells of its death, where a launcher ends this one
+_KILLED_PEER_SECS: Final = 0.5  # the same where it may be this one that was killed first
 _SESSION_SECS: Final = 120.0  # how far apart the ranks of one training may start
 
 
@@ -188,13 +189,15 @@ class Watchdog:
             self._listen()  # what it said at last
         if self._is_told_to_end:
             return
-        telling, pid = self._telling, self._assignment.pid
+        telling, pid, died_at = self._telling, self._assignment.pid, time.time()
         ending, beat = read_ending(pid, self._process), self._heartbeat.read()
         is_asked_for = ending.is_asked_for or self._has_killed
         if is_asked_for and not telling.has_begun:
             return  # no training had begun
         files = telling.files
-        peers = self._find_peers(ending, is_asked_for)
+        if not is_asked_for:  # at once: the launcher kills the other ranks now, and their watchdogs ask who was first
+            files.write({"kind": "gone", "rank": telling.place.rank, "wall_time": died_at, "ending": ending.title})
+        peers = self._find_peers(ending, died_at, is_asked_for)
         items = telling.end()
         if peers or not is_asked_for:
             memory, was_oom = self._memory.describe(pid)
@@ -217,16 +220,14 @@ class Watchdog:
         items.append(Note(kind="end", step=beat.step, wall_time=time.time(), text=text, fields=fields))
         telling.write_after(items)
 
-    def _find_peers(self, ending: Ending, is_asked_for: bool) -> list[dict[str, Any]]:
+    def _find_peers(self, ending: Ending, died_at: float, is_asked_for: bool) -> list[dict[str, Any]]:
         """Returns the ranks that were lost before: where one is killed, the launcher ends the others."""
-        if self._telling.place.ranks <= 1 or ending.code == 0 or ending.signum == signal.SIGINT:
+        place, since = self._telling.place, self._since - _SESSION_SECS
+        if place.ranks <= 1 or ending.code == 0 or ending.signum == signal.SIGINT:
             return []
-        since, rank = self._since - _SESSION_SECS, self._telling.place.rank
-        patience = _PEER_SECS if is_asked_for else 0.0
-        found = wait_for(
-            lambda: find_lost_peers(self._telling.run_directory, rank, since, HANG_LOG) or None, 0.1, patience
-        )
-        return found or []
+        patience = _PEER_SECS if is_asked_for else _KILLED_PEER_SECS if ending.signum == signal.SIGKILL else 0.0
+        look = partial(find_lost_peers, self._telling.run_directory, place.rank, since, died_at)
+        return wait_for(lambda: look() or None, 0.1, patience) or []
 
     def _kill(self) -> None:
         """Ends the training, and the forks of it, which may not notice that it has gone."""
