@@ -140,6 +140,20 @@ def test_a_metric_that_is_not_there_is_said_with_those_that_are(result: dict[str
     ]
 
 
+def test_of_a_metric_for_each_class_one_class_decides_and_never_their_mean(result: dict[str, Any]) -> None:
+    answer = result["per_class"]
+    one = answer["eval/recall/1"]
+    recalls = [each[1] for each in one["recalls"]]
+    assert one["best"] == [*((8, 1), (16, 2))[int(np.argmax(recalls))], max(recalls)]
+    assert all(recall != np.mean(each) for recall, each in zip(recalls, one["recalls"], strict=True))
+    assert answer["eval/recall"]["best"] is answer["eval/matrix"]["best"] is None
+    there = "(it has eval_loss, recall/0, recall/1): no best is chosen"
+    assert answer["log"] == [
+        f"SaveBestCheckpoint: the metric 'recall' has a number for each class {there}",
+        f"SaveBestCheckpoint: the metric 'matrix' is not a number {there}",
+    ]
+
+
 def test_true_alone_keeps_the_best(result: dict[str, Any], base: Path) -> None:
     assert result["configured"]["classes"] == ["SummaryBridge", "SaveBestCheckpoint", "MindSporeTransformersMonitor"]
     (run,) = (path for path in (base / "configured" / "monitor_output" / "default").iterdir() if path.is_dir())

@@ -221,9 +221,10 @@ def test_a_rank_that_is_killed_is_told_by_every_rank(tmp_path: Path) -> None:
         assert f"last checkpoint: step 4, {saved}" in alert["message"]
         (told,) = map(json.loads, (tmp_path / "told" / f"{rank.name}.jsonl").read_text().splitlines())
         assert (told["rule"], told["message"]) == ("death", alert["message"])
-        assert f"CRITICAL death: step 5, epoch 1, rank {number}: " in (
-            tmp_path / "logs" / f"worker_{number}.log"
-        ).read_text()
+        assert (
+            f"CRITICAL death: step 5, epoch 1, rank {number}: "
+            in (tmp_path / "logs" / f"worker_{number}.log").read_text()
+        )
         files = ranks[0].parent / "summary" / rank.name
         wait_until(lambda files=files: "monitor/alarms/death" in shown(files))
         assert shown(files)["monitor/alarms/death"] == [(5, "scalar")]
