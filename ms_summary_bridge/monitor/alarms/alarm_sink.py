@@ -26,13 +26,7 @@ _CLOSE_SECS: Final = 15.0
 class AlarmSink:
     """Shows samples to the rules, and does what alarms ask for.
 
-    Args:
-        alarms: The rules.
-        origin: Which training this is.
-        directory: This rank's.
-        exit_code: With which the process ends after a stop; for the report.
-        warn: Called with (kind, message).
-        put: Takes notes, from any thread, also while all is being closed.
+    `put` takes notes from any thread, also while all is being closed. `exit_code` is for the report.
     """
 
     def __init__(

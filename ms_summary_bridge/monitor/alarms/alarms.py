@@ -42,10 +42,8 @@ _KEPT: Final = 64  # checkpoints that are remembered
 class AlertNote(Note, kw_only=True):
     """An alarm on its way to the sinks.
 
-    Attributes:
-        alert: The alarm.
-        actions: What is to be done.
-        checkpoint: Step and path of the last checkpoint from before it; None for none that is known.
+    `actions` is what is to be done. `checkpoint` is step and path of the last checkpoint from before it; None for none
+    that is known.
     """
 
     alert: Alert
@@ -69,12 +67,7 @@ class _Armed:
 class Alarms:
     """The rules of one training.
 
-    Args:
-        config: Which rules there are, and what they do.
-        training: The training.
-        put: Takes notes, from either thread.
-        faults: Is told what fails.
-        stop: How ranks agree on a stop.
+    `put` takes notes, from either thread.
     """
 
     def __init__(
@@ -231,12 +224,7 @@ class Alarms:
         return count
 
     def take(self, alert: Alert, titles: Sequence[str]) -> None:
-        """Takes an alarm of the watchdog, which has told the console and done its actions itself.
-
-        Args:
-            alert: The alarm, or that one is over.
-            titles: Its actions.
-        """
+        """Takes an alarm of the watchdog, which has told the console and done its actions itself."""
         count = 0 if alert.severity == "info" else self._count(alert)
         self._put(watchdog_note(alert, ranks=self._training.ranks, count=count, titles=titles))
 
@@ -262,10 +250,7 @@ class Alarms:
     def raise_alarm(self, alert: Alert, actions: tuple[ActionConfig, ...], *, silent: int = 0) -> None:
         """Raises an alarm, whatever its rule and the cool-down say.
 
-        Args:
-            alert: The alarm.
-            actions: What is done.
-            silent: How often it would have been raised since the last time.
+        `silent` is how often it would have been raised since the last time.
         """
         kinds = [action.kind for action in actions]
         good = [saved for saved in self._checkpoints if saved[0] < alert.first_step and os.path.exists(saved[1])]
@@ -301,14 +286,8 @@ def alert_note(
 ) -> AlertNote:
     """Returns an alarm as all sinks take it; there is nothing to be done for it, and the console does not say it.
 
-    Args:
-        alert: The alarm.
-        ranks: How many processes train.
-        count: How many of its rule there were, with this one.
-        titles: What is done for it.
-        silent: How often it would have been raised since the last time.
-        stops: Whether it ends the training.
-        checkpoint: Step and path of the last checkpoint from before it; None for none that is known.
+    `count` is how many of its rule there were, with this one; `silent` how often it would have been raised since the
+    last. `stops` is whether it ends the training, and `checkpoint` the last one from before it.
     """
     fields: dict[str, Any] = {**msgspec.structs.asdict(alert), "fields": alert.plain()["fields"]}
     for name in ("step", "wall_time", "rank"):  # every line of a journal has these

@@ -45,13 +45,7 @@ _OLD_SECS: Final = 30.0  # a proposal from so long before the beginning is of an
 class StopAgreement:
     """One rank's part. `poll` is called by the training thread: after each step, or of one rank once it wants to stop.
 
-    Args:
-        rank: Global rank.
-        ranks: How many there are.
-        patience: Seconds to wait for the others at the proposed step.
-        clock: Monotonic seconds.
-        wall_clock: Seconds since epoch.
-        sleep: Waits.
+    `patience` is how many seconds it waits for the others at the proposed step.
     """
 
     def __init__(
@@ -110,11 +104,7 @@ class StopAgreement:
             self._reason = reason
 
     def poll(self, step: int) -> Verdict:
-        """Returns what to do after a step. Waits, for `patience` at most, only where a stop was proposed.
-
-        Args:
-            step: The step that was just done.
-        """
+        """Returns what to do after a step. Waits, for `patience` at most, only where a stop was proposed."""
         if self._ranks <= 1:
             if self._reason is None:
                 return "go"

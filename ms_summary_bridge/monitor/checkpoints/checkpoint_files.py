@@ -46,14 +46,10 @@ class CheckpointFiles:
     What a killed session has left is put in order here: unfinished files go, a whole one that the state does not name
     yet is taken in, one that it does not name any more goes.
 
-    Args:
-        directory: Is made if it is missing.
-        goes_on: Is given what stands in the directory and says whether this training continues it. Else it begins anew:
-            the best and the newest one stay under the name of an earlier training. None if it always does.
-        monitor: Whose values are compared. The best of another monitor is not compared with.
-        mode: Which of two values is the better one.
-        keep: How many of the last are kept; the best is kept beside them.
-        warn: Is told what was found wrong.
+    `goes_on` is given what stands in the directory and says whether this training continues it; None if it always does.
+    Else it begins anew: the best and the newest one stay under the name of an earlier training. The best of another
+    `monitor` is not compared with. `keep` is how many of the last are kept beside the best, and `warn` is told what was
+    found wrong.
 
     Raises:
         OSError: The directory cannot be made, read or written.

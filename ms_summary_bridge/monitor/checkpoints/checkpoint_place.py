@@ -46,10 +46,7 @@ class CheckpointPlace:
 
     It is the one asked for, or while another training has that, `<directory>_2` and so on.
 
-    Args:
-        directory: The one asked for.
-        place: Where this process stands in its training.
-        may_follow: Whether it may have the directory of a training of this process that has ended.
+    `may_follow` is whether it may have the directory of a training of this process that has ended.
 
     Raises:
         OSError: The directory cannot be made.

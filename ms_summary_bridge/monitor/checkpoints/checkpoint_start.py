@@ -27,10 +27,7 @@ _LOG: Final = logging.getLogger("ms_summary_bridge")
 class CheckpointStart:
     """The beginning of each training of one SaveBestCheckpoint.
 
-    Args:
-        directory: The one asked for.
-        make_files: Opens the files in a directory; its argument `goes_on` is that of `CheckpointFiles`.
-        faults: Is told what the user should know.
+    `make_files` opens the files in a directory; its argument `goes_on` is that of `CheckpointFiles`.
     """
 
     def __init__(

@@ -24,13 +24,9 @@ Mode = Literal["min", "max"]
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     """One saved checkpoint.
 
-    Attributes:
-        file: Its name within the directory.
-        step: Step of the training, over all its sessions.
-        epoch: From 1; None where nobody said it.
-        bytes: Size of the file.
-        value: What was monitored; None where there was none, or no finite one.
-        weights: By which the weights are known again that were loaded from it.
+    `file` is its name within the directory, `step` counts over all sessions, `epoch` from 1 (None where nobody said
+    it), and `bytes` is the size of the file. `value` is what was monitored; None where there was none, or no finite
+    one. By `weights` the weights are known again that were loaded from it.
     """
 
     file: str
@@ -44,12 +40,8 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 class CheckpointState(msgspec.Struct, frozen=True, kw_only=True):
     """What is in a directory.
 
-    Attributes:
-        monitor: Whose values are compared.
-        mode: Which of two values is the better one.
-        best: The checkpoint with the best value.
-        last: The newest ones, the newest at the end.
-        format: Of this file.
+    `monitor` says whose values are compared, and `mode` which of two is the better one. The newest of `last` is at the
+    end.
     """
 
     monitor: str

@@ -24,11 +24,7 @@ _SHOWN: Final = 5
 
 
 class WeightsMark:
-    """Tells whether weights are those of a checkpoint, whoever loaded them: a hash over the smallest parameters.
-
-    Args:
-        parameters: All that are trained.
-    """
+    """Tells whether weights are those of a checkpoint, whoever loaded them: a hash over the smallest parameters."""
 
     def __init__(self, parameters: Iterable[Any]) -> None:
         ordered = sorted(parameters, key=lambda parameter: int(parameter.size))

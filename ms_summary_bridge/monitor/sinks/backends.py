@@ -84,15 +84,8 @@ def make_sinks(
 ) -> list[Sink]:
     """Returns the sinks that a configuration asks for.
 
-    Args:
-        config: The configuration.
-        training: The training.
-        run_directory: Where the run's files go.
-        record: What is stored with the run.
-        faults: Is told what fails.
-        link: Of a SummaryBridge in whose files the values go; None for files of the monitor's own.
-        clock: Monotonic seconds.
-        wall_clock: Seconds since epoch.
+    `record` is what is stored with the run, and `link` that of a SummaryBridge in whose files the values go; None for
+    files of our own.
     """
     directory = rank_directory(run_directory, training.rank)
     size, warn = config.max_journal_bytes, faults.warn
@@ -180,10 +173,7 @@ def _own_link(run_directory: str, training: TrainingFacts) -> WriterLink:
 class SummarySink:
     """Both viewers' files: scalars in both, texts and an HParams session in TensorBoard's, lineage in MindSpore's.
 
-    Args:
-        link: The way to the process that writes them.
-        tags: What the run is about.
-        owns_link: Whether the monitor began it, and ends it.
+    Whether it `owns_link` says who ends the process that writes them.
     """
 
     def __init__(self, link: WriterLink, tags: Mapping[str, str | int | float | bool], *, owns_link: bool) -> None:

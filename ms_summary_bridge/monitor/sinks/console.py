@@ -102,10 +102,7 @@ class _PlainHandler(logging.StreamHandler):  # type: ignore[type-arg]
 class ConsoleSink:
     """Logs lines under `ms_summary_bridge.monitor`; where nobody handles logs, they go to standard output.
 
-    Args:
-        training: What lines say of the training as a whole.
-        level: Lowest level that is shown.
-        prints_samples: Whether there is a line for each sample, as on rank 0.
+    `level` is the lowest that is shown, and `prints_samples` whether there is a line for each sample, as on rank 0.
     """
 
     def __init__(self, training: TrainingFacts, level: str, *, prints_samples: bool) -> None:
@@ -138,13 +135,7 @@ class ConsoleSink:
 
 
 class TextLogSink:
-    """The same lines with their times in a file, on every rank: the backend `local`.
-
-    Args:
-        path: The file.
-        training: What lines say of the training as a whole.
-        warn: Called with (kind, message).
-    """
+    """The same lines with their times in a file, on every rank: the backend `local`."""
 
     def __init__(self, path: str, training: TrainingFacts, warn: Callable[[str, str], None]) -> None:
         self._training = training

@@ -25,11 +25,6 @@ class CsvFile:
     """Writes one row for each sample. A number that is not finite is written as nan, inf or -inf.
 
     The columns are those of the samples so far. A value under a new name makes the file new, from the journal.
-
-    Args:
-        directory: Where the journal is, which is flushed before each row.
-        rank: Global rank.
-        warn: Called with (kind, message).
     """
 
     def __init__(self, directory: str, rank: int, warn: Callable[[str, str], None]) -> None:

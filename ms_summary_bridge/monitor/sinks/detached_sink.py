@@ -16,10 +16,7 @@ _CLOSE_SECS: Final = 10.0
 class DetachedSink:
     """Hands everything to a sink through a writer of its own, which drops and counts what finds no room.
 
-    Args:
-        sink: The sink. It is opened on its own thread when the first item comes.
-        name: Before what is said of it.
-        faults: Is told what fails.
+    It is opened on its own thread when the first item comes; `name` stands before what is said of it.
     """
 
     def __init__(self, sink: Sink, name: str, faults: Faults) -> None:

@@ -62,12 +62,8 @@ def note_line(note: Note, rank: int) -> dict[str, Any]:
 class Journal:
     """Writes the journal of one rank.
 
-    Args:
-        directory: Where it goes.
-        rank: Global rank.
-        header: What the header says beside its kind, format and time.
-        warn: Called with (kind, message).
-        max_bytes: Size at which it goes on in a new file.
+    `header` is what the header says beside its kind, format and time, and `max_bytes` the size at which it goes on in a
+    new file.
     """
 
     def __init__(

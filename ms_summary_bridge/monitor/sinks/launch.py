@@ -55,10 +55,7 @@ def join_run(project: str, place: ProcessRank, made: str | None = None) -> str:
     The one who is first names it: by the launcher's job id, so that disks which are not shared have one name, else by
     the time.
 
-    Args:
-        project: Where the runs are.
-        place: Where this process stands.
-        made: A directory there that is this rank's already; it is the run's if no other rank came before.
+    `made` is a directory there that is this rank's already; it is the run's if no other rank came before.
     """
     address = "_".join(os.environ[name] for name in _ADDRESSES if os.environ.get(name))
     stem = f".launch-{file_name(address or 'local')[-100:]}-{next(_calls)}."
@@ -179,12 +176,7 @@ def _claim(run: str, rank: int) -> bool:
 class RankCheck:
     """Says once which ranks have no files in the run's directory, and what to do; a sink, on the writing thread.
 
-    Args:
-        run_directory: The run's.
-        place: Where this process stands.
-        warn: Called with (kind, message), where the run has more than one name.
-        tell: Called with a message, where all is as it has to be.
-        clock: Monotonic seconds.
+    `warn` is called where the run has more than one name, and `tell` where all is as it has to be.
     """
 
     def __init__(

@@ -23,14 +23,10 @@ _BLOCK: Final = 1 << 16
 class LineFile:
     """Appends lines to a file. Only `flush` touches the disk, and it never raises.
 
-    Args:
-        path: The file. Its directory is made with it.
-        warn: Called with (kind, message); the caller passes on the first of each kind.
-        head: Gives the line that each new file begins with.
-        lost: Gives the line that says how many could not be written, and why; put in where that is over.
-        takes_over: Whether the process that wrote it has died: what is left of it, such as its data workers, may hold
-            the lock yet.
-        max_bytes: Size beyond which the file is put aside under the next number, and a new one begun; None for never.
+    `head` gives the line that each new file begins with, and `lost` the one that says how many could not be written,
+    and why; it is put in where that is over. `takes_over` is whether the process that wrote it has died: what is left
+    of it, such as its data workers, may hold the lock yet. Beyond `max_bytes` the file is put aside under the next
+    number; None for never.
     """
 
     def __init__(

@@ -31,15 +31,7 @@ _COPIED: Final = ("warning", "alert", "healed", "end")
 class RunJournal:
     """Writes `metrics.jsonl` of a run: for each sample of rank 0 the mean, least and greatest over the ranks.
 
-    Args:
-        run_directory: The run's.
-        ranks: How many processes train.
-        loss_ranks: Those of them that have the training's loss.
-        header: What the header says.
-        warn: Called with (kind, message).
-        max_bytes: Size at which the journal goes on in a new file.
-        clock: Monotonic seconds.
-        wall_clock: Seconds since epoch.
+    `loss_ranks` are those that have the training's loss.
     """
 
     def __init__(

@@ -31,10 +31,7 @@ def choose_run_directory(config: MonitorConfig, place: ProcessRank, made: str | 
 
     Without a `run_id` it is named by the time, or where several ranks train by the launcher's job id.
 
-    Args:
-        config: The configuration.
-        place: Where this process stands.
-        made: A directory that was made for this run already.
+    `made` is a directory that was made for this run already.
     """
     project = project_directory(config)
     if config.run_id is not None:

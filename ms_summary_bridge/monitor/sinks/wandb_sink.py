@@ -25,11 +25,7 @@ _KEPT_HERE: Final = {"command", "directory", "tags"}
 class WandbSink:
     """A run of Weights & Biases. `WANDB_MODE=offline` keeps it on this machine.
 
-    Args:
-        config: The configuration.
-        training: The training.
-        run_directory: Its name is the run's; the offline files go into it.
-        record: What is stored with the run.
+    The name of the run's directory is the run's, and the offline files go into it.
     """
 
     def __init__(

@@ -45,13 +45,9 @@ class Writer:
     A sink that fails costs one warning and the item; the others get it all the same. How many it lacks is said at the
     end. The sinks are closed in reversed order: what stands last does not wait for what may hang before it.
 
-    Args:
-        make_sinks: Makes the sinks, on that thread: it may wait for a disk.
-        faults: Is told what fails.
-        name: Before what is said, where a process has several writers.
-        gather: Puts what is ready to be written; called by that thread whenever it looks for something.
-        limit: Most items that may wait; beyond it they are dropped and counted.
-        clock: Monotonic seconds.
+    `make_sinks` is called on that thread: it may wait for a disk. `name` stands before what is said, where a process
+    has several writers. `gather` puts what is ready to be written, whenever the thread looks for something. Beyond
+    `limit` waiting items the rest are dropped and counted.
     """
 
     def __init__(
@@ -89,9 +85,7 @@ class Writer:
     def put(self, item: Sample | Note, *, is_late: bool = False) -> None:
         """Takes one item, at once.
 
-        Args:
-            item: The item.
-            is_late: Whether it may come of a sink's own end: it is for those that are closed after that one.
+        One that `is_late` may come of a sink's own end: it is for those that are closed after that one.
         """
         if len(self._items) >= self._limit or (self._is_closing and not is_late):
             self.dropped += 1

@@ -39,13 +39,7 @@ def write_after(
 
     An alarm that the training has written already is left out.
 
-    Args:
-        items: Alarms with the titles of what was done for them, and notes.
-        directory: Of the rank.
-        summary: Of its files for the viewers; empty for none.
-        rank: Global rank.
-        ranks: How many processes train.
-        host: For the names of files.
+    `directory` is that of the rank, and `summary` that of its files for the viewers; empty for none.
     """
     problems: list[str] = []
     path = os.path.join(directory, JOURNAL)

@@ -41,9 +41,7 @@ _ADVICE: Final = {
 class Ending(msgspec.Struct, frozen=True):
     """How a process ended.
 
-    Attributes:
-        signum: Signal that ended it; None for none, and where nobody knows.
-        code: With which it exited; None as above.
+    `signum` and `code` are None for none, and where nobody knows.
     """
 
     signum: int | None = None
@@ -67,9 +65,7 @@ class Ending(msgspec.Struct, frozen=True):
 def read_ending(pid: int, pidfd: int) -> Ending:
     """Returns how a process ended.
 
-    Args:
-        pid: The process, of which the code may have been taken already.
-        pidfd: Opened while it lived; -1 for none.
+    Its code may have been taken already. `pidfd` was opened while it lived; -1 for none.
     """
     status: int | None = None
     with contextlib.suppress(OSError, ValueError):
@@ -113,15 +109,8 @@ def describe_death(
 ) -> Alert:
     """Returns the alarm of a process that died without a word.
 
-    Args:
-        ending: How.
-        beat: Its last sign of life.
-        rank: Global rank.
-        pid: The process.
-        memory: What is known of memory.
-        was_oom: Whether the OOM killer was seen at work.
-        checkpoint: Step and path of the last checkpoint; None for none that is known.
-        peers: What is known of other ranks that died before.
+    `memory` and `was_oom` are from `MemoryWitness.describe`, and `peers` from `find_lost_peers`. `checkpoint` is step
+    and path of the last one that is known.
     """
     how = "was ended by " if ending.signum is not None else "ended with "
     message = f"process {pid} {how}{ending.title} without a word, after step {beat.step} ({beat.phase})"

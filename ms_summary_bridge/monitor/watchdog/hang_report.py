@@ -50,12 +50,8 @@ _CONSOLE_SECS: Final = 1.0
 class Findings(msgspec.Struct, kw_only=True):
     """What was found at a process that hangs.
 
-    Attributes:
-        process: The process itself.
-        thread: The thread that trains.
-        children: Those it began.
-        stacks: Of all Python threads, by pid.
-        cpu_share: Processors it has used since its last sign of life.
+    `stacks` are of all Python threads, by pid; `cpu_share` is how many processors it has used since its last sign of
+    life.
     """
 
     process: ProcessState | None
@@ -103,11 +99,8 @@ def describe_recovery(recovery: Recovery, rank: int, pid: int) -> Alert:
 def report_text(alert: Alert, findings: Findings, training_thread: int, *, is_whole: bool) -> str:
     """Returns a report for people.
 
-    Args:
-        alert: The alarm.
-        findings: What was found.
-        training_thread: `threading.get_ident()` of the thread that trains.
-        is_whole: Whether all stacks are in it, or that of the training thread alone.
+    `training_thread` is `threading.get_ident()` of the one that trains; unless it `is_whole`, that stack alone is in
+    it.
     """
     lines = [alert.headline(), f"  {alert.advice}"]
     if findings.process is not None:
@@ -130,10 +123,8 @@ def report_text(alert: Alert, findings: Findings, training_thread: int, *, is_wh
 class Console:
     """The training's standard error, without keeping it open where somebody waits for its end.
 
-    Args:
-        pid: The training.
-        descriptor: Inherited from it if that is a regular file, so that both write where the other has stopped; -1
-            where it is none. A pipe or a terminal is opened for each message.
+    `descriptor` is inherited from it if that is a regular file, so that both write where the other has stopped. Else it
+    is -1, and the pipe or the terminal is opened for each message.
     """
 
     def __init__(self, pid: int, descriptor: int) -> None:
@@ -175,9 +166,6 @@ class HangFiles:
 
     The journal has one writer, the training, and it may go on at any moment; so the watchdog has a file of its own.
     Storage that hangs may be why the training does: the files are written by a thread that is not waited for long.
-
-    Args:
-        directory: The rank's.
     """
 
     def __init__(self, directory: str) -> None:

@@ -26,11 +26,7 @@ _LINES: Final = 8
 
 
 class MemoryWitness:
-    """Looks at the memory of a process while it lives, so that something is known afterwards.
-
-    Args:
-        pid: The process.
-    """
+    """Looks at the memory of a process while it lives, so that something is known afterwards."""
 
     def __init__(self, pid: int) -> None:
         self._process: psutil.Process | None = None
@@ -62,11 +58,7 @@ class MemoryWitness:
         return None
 
     def describe(self, pid: int) -> tuple[list[str], bool]:
-        """Returns what is known of memory, in lines, and whether the OOM killer was seen at work.
-
-        Args:
-            pid: The process that has died.
-        """
+        """Returns what is known of memory, in lines, and whether the OOM killer was seen at work."""
         lines = []
         if self._resident:
             lines.append(f"last seen: {self._resident:.0f} MiB resident, {self._available:.0f} MiB left on the host")

@@ -36,15 +36,8 @@ _WORDS: Final = {
 class ProcessState(msgspec.Struct, frozen=True):
     """One process, or one thread of it.
 
-    Attributes:
-        pid: Number of the process, or of the thread.
-        name: As the kernel has it.
-        state: psutil's word, such as `sleeping`.
-        parent: Process it came from.
-        threads: How many it has.
-        cpu_secs: Processor time it has used.
-        started: When it began, in seconds since epoch: with the pid it names one process for ever.
-        waits_in: Function of the kernel in which it waits; empty where it does not or nobody may know.
+    `state` is psutil's word, such as `sleeping`. `started`, in seconds since epoch, and `pid` name one process for
+    ever. `waits_in` is the function of the kernel in which it waits; empty where it does not or nobody may know.
     """
 
     pid: int

@@ -50,10 +50,7 @@ _NAME: Final = "msb stacks"
 class Offer(msgspec.Struct, frozen=True):
     """How to ask a process for its stacks.
 
-    Attributes:
-        pid: The process; forks of it answer as well.
-        signum: What to send.
-        descriptor: Where the answer comes.
+    The process `pid`, and forks of it, answer the signal `signum` in `descriptor`.
     """
 
     pid: int
@@ -102,11 +99,7 @@ def _wait_for_ever() -> None:
 
 
 class StackReader:
-    """Asks for stacks.
-
-    Args:
-        offer: Of the process; its descriptor is inherited.
-    """
+    """Asks for stacks."""
 
     def __init__(self, offer: Offer) -> None:
         self._offer = offer

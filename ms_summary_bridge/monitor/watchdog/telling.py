@@ -31,9 +31,7 @@ Item: TypeAlias = tuple[Alert, Sequence[str]] | Note
 class Telling:
     """Tells of one training. What is to be recorded is handed to the training while that records.
 
-    Args:
-        assignment: What is watched.
-        answers: Descriptor on which the training is told what to record.
+    `answers` is the descriptor on which it is told.
     """
 
     def __init__(self, assignment: Assignment, answers: int) -> None:

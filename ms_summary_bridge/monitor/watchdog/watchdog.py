@@ -52,10 +52,8 @@ _SESSION_SECS: Final = 120.0  # how far apart the ranks of one training may star
 class Watchdog:
     """Watches one training.
 
-    Args:
-        assignment: What to watch.
-        messages: Descriptor on which the training tells where files go, and that it ends.
-        answers: Descriptor on which it is told what to record.
+    `messages` is the descriptor on which the training tells where files go and that it ends, and `answers` the one on
+    which it is told what to record.
     """
 
     def __init__(self, assignment: Assignment, messages: int, answers: int) -> None:

@@ -39,12 +39,7 @@ _END_SECS: Final = 5.0
 
 
 class WatchdogLink:
-    """A watchdog for one training. Before `watch` or `begin`, and after `end`, every call does nothing.
-
-    Args:
-        config: The configuration.
-        faults: Is told if there can be none.
-    """
+    """A watchdog for one training. Before `watch` or `begin`, and after `end`, every call does nothing."""
 
     def __init__(self, config: MonitorConfig, faults: Faults) -> None:
         self._config = config
@@ -78,9 +73,7 @@ class WatchdogLink:
     def begin(self, place: ProcessRank, step: int) -> None:
         """A training begins, in the thread that trains; the watchdog of an earlier training ends.
 
-        Args:
-            place: Where this process stands.
-            step: Step from which the training counts.
+        `step` is the one from which it counts.
         """
         if self._has_begun:
             self.end()

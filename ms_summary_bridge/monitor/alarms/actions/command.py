@@ -42,11 +42,7 @@ def run_command(
 ) -> None:
     """Runs a program and waits for its end; at the limit it is killed, with all that it started.
 
-    Args:
-        config: The command.
-        alert: The alarm.
-        origin: Where it comes from.
-        give_up: When this is set, it is killed before its limit.
+    When `give_up` is set, it is killed before its limit.
 
     Raises:
         ActionError: It cannot be started, took too long, or ended with another code than 0.

@@ -25,12 +25,7 @@ def deliver(
 ) -> None:
     """Tells the outside of an alarm, and waits until it knows. Does nothing for a kind that is not in `OUTSIDE`.
 
-    Args:
-        action: What to do.
-        alert: The alarm.
-        origin: Where it comes from.
-        hurry: When this is set, nothing is tried again.
-        give_up: When this is set, a command is killed.
+    When `hurry` is set nothing is tried again, and when `give_up` is set a command is killed.
 
     Raises:
         ActionError: It could not be done.

@@ -23,12 +23,7 @@ Outcome = Callable[[ActionConfig, Alert, str], None]
 
 
 class ActionRunner:
-    """Runs each action on a thread of its own, so that one that waits does not hold up another.
-
-    Args:
-        origin: Where the alarms come from.
-        outcome: Is told of each action.
-    """
+    """Runs each action on a thread of its own, so that one that waits does not hold up another."""
 
     def __init__(self, origin: AlertSource, outcome: Outcome) -> None:
         self._origin = origin

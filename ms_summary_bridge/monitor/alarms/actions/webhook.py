@@ -83,12 +83,7 @@ def send(
 ) -> None:
     """Sends an alarm; waits until the service has taken it.
 
-    Args:
-        config: The webhook.
-        alert: The alarm.
-        origin: Where it comes from.
-        hurry: When this is set, nothing is tried again.
-        clock: Seconds since epoch, for the signature.
+    When `hurry` is set, nothing is tried again. `clock` gives seconds since epoch, for the signature.
 
     Raises:
         ActionError: It was not taken. The message holds neither address nor secret.

@@ -11,14 +11,7 @@ __all__ = ["Overload", "Threshold"]
 
 
 class Threshold(Rule):
-    """A value that is past a bound, several times in a row.
-
-    Args:
-        metric: Name of the metric.
-        above: Highest value that is right.
-        below: Lowest value that is right.
-        times: How often in a row it must be past its bound.
-    """
+    """A value that is past a bound, several times in a row."""
 
     name: ClassVar[str] = "threshold"
 
@@ -70,14 +63,7 @@ _ADVICE: Final = {
 
 
 class Overload(Rule):
-    """A device that is past what it stands, without a break for some time.
-
-    Args:
-        temperature: Highest right temperature, degrees Celsius; None not to look.
-        memory: Most memory of the device that may be in use, MiB.
-        utilization: How busy it may be, per cent.
-        secs: Seconds for which it must be past a bound.
-    """
+    """A device that is past what it stands, without a break for some time."""
 
     name: ClassVar[str] = "overload"
 

@@ -50,12 +50,8 @@ class Divergence(Rule):
     How long it must stay there depends on how far above it is: a curriculum, a restart of the learning rate and a bad
     stretch of data come down again within some hundred steps.
 
-    Args:
-        metric: Name of the metric.
-        share: By which part of its best it must have risen.
-        window: For how many steps it must stay there.
-        mode: `falling`, or `oscillating` for a loss that swings by nature, as those of GANs and of reinforcement
-            learning do. Such a one is compared with how far it swung in its first 2,000 steps.
+    With the mode `oscillating`, for a loss that swings by nature as those of GANs and of reinforcement learning do, it
+    is compared with how far it swung in its first 2,000 steps.
     """
 
     name: ClassVar[str] = "divergence"

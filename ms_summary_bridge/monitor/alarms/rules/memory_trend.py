@@ -65,11 +65,7 @@ class MemoryTrend(Rule):
 
     The slope is the median of the slopes between all pairs of points (Theil and Sen), which single peaks do not move.
 
-    Args:
-        limit: MiB at which the memory is used up; None for what the host and the device have.
-        hours: The alarm is raised when so many hours or fewer are left.
-        warm_up: Steps at the beginning that are left out.
-        limits: What host and device have, MiB by metric.
+    `limits` is what host and device have, MiB by metric, where no `limit` is given.
     """
 
     name: ClassVar[str] = "memory_trend"

@@ -1,4 +1,4 @@
-"""Rules about numbers that are none any more: NaN and infinity, skipped steps, gradients of nothing."""
+"""Rules about values that are lost: NaN and infinity, skipped steps, gradients of nothing."""
 
 from __future__ import annotations
 
@@ -13,12 +13,7 @@ __all__ = ["GradientVanishing", "Nonfinite", "OverflowStreak"]
 
 
 class Nonfinite(Rule):
-    """A value that is NaN or infinite. A step that was skipped for an overflow does not count: its weights are whole.
-
-    Args:
-        metrics: Names of the metrics.
-        patience: In how many steps in a row.
-    """
+    """A value that is NaN or infinite; not in a step that was skipped for an overflow, since its weights are whole."""
 
     name: ClassVar[str] = "nonfinite"
 
@@ -63,8 +58,7 @@ class Nonfinite(Rule):
 class OverflowStreak(Rule):
     """Steps that were skipped one after the other, because their gradients overflowed.
 
-    Args:
-        steps: How many in a row. A dynamic loss scale of 2 ** 24 that finds its level skips two dozen.
+    A dynamic loss scale of 2 ** 24 that finds its level skips two dozen.
     """
 
     name: ClassVar[str] = "overflow_streak"
@@ -101,12 +95,7 @@ class OverflowStreak(Rule):
 
 
 class GradientVanishing(Rule):
-    """A gradient norm of almost nothing, for many steps.
-
-    Args:
-        below: The norm under which a gradient moves no weight any more.
-        steps: How many steps in a row.
-    """
+    """A gradient norm of almost nothing, for many steps."""
 
     name: ClassVar[str] = "gradient_vanishing"
     metrics = ("grad_norm",)

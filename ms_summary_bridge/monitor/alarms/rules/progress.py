@@ -14,11 +14,7 @@ __all__ = ["NotImproving"]
 
 
 class _Blocks:
-    """Medians of blocks of steps: one number for many noisy ones.
-
-    Args:
-        size: Values of one block.
-    """
+    """Medians of blocks of steps: one number for many noisy ones."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -36,14 +32,7 @@ class _Blocks:
 
 
 class NotImproving(Rule):
-    """A value that has reached no new best for many steps.
-
-    Args:
-        metric: Name of the metric.
-        patience: How many steps it may take.
-        min_delta: By how much a new best must be better.
-        mode: Whether less is better, or more.
-    """
+    """A value that has reached no new best for many steps."""
 
     name: ClassVar[str] = "not_improving"
 

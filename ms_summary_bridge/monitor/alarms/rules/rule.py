@@ -22,15 +22,8 @@ __all__ = ["Level", "Observation", "Rule", "find_rule", "make_rule", "rule_names
 class Observation(msgspec.Struct):
     """Numbers of one step, or of one sample.
 
-    Attributes:
-        step: Step over all epochs and sessions.
-        values: Numbers by the names of metrics.
-        monotonic: Seconds of the clock that is never set.
-        wall_time: Seconds since epoch.
-        steps: How many steps it is about.
-        epoch: From 1.
-        rank: Global rank.
-        overflow: Whether the step was skipped for an overflow; None where nobody says it.
+    `monotonic` is of the clock that is never set, `steps` is how many steps it is about, `epoch` counts from 1, and
+    `overflow` is whether the step was skipped for one; None where nobody says it.
     """
 
     step: int
@@ -46,11 +39,8 @@ class Observation(msgspec.Struct):
 class Level(msgspec.Struct, frozen=True, kw_only=True):
     """What earlier sessions of a run had reached in a value.
 
-    Attributes:
-        first: Its level when the run began.
-        best: Its lowest level.
-        step: When that was.
-        is_known: Whether this session is known to go on with their weights; else its own first level tells.
+    `first` is its level when the run began, `best` its lowest one, and `step` when that was. `is_known` is whether this
+    session is known to go on with their weights; else its own first level tells.
     """
 
     first: float
@@ -62,10 +52,8 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
 class Rule:
     """What all rules share.
 
-    Attributes:
-        name: What a configuration calls it.
-        metrics: The metrics that it looks at.
-        watched: Those of them that must be measured for it; a step has the others anyway.
+    `name` is what a configuration calls it (`model.rule_keys` describes the arguments), `metrics` are those that it
+    looks at, and `watched` those of them that must be measured for it; a step has the others anyway.
     """
 
     name: ClassVar[str]

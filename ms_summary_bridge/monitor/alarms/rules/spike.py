@@ -29,9 +29,7 @@ class RunningSpread:
     steps the former is zero. A value that is far off is put in as the bound that it passed, so that a jump does not
     hide the next one, and yet a new level is learned.
 
-    Args:
-        window: How many values.
-        warm_up: How many there must be before anything is said.
+    `warm_up` is how many values there must be before anything is said.
     """
 
     def __init__(self, window: int, warm_up: int) -> None:
@@ -62,13 +60,8 @@ class RunningSpread:
 class Spike(Rule):
     """A value far above the median of those before it, in terms of their spread.
 
-    Args:
-        metric: Name of the metric.
-        factor: How many spreads above the median is too far.
-        window: Of how many steps median and spread are.
-        warm_up: How many steps are only learned from.
-        reach: How many times of all that the value was so far it must jump beyond that. A curriculum, a restart of the
-            learning rate and a bad batch jump back as far as the training came from, and recover; 0 to hear of each.
+    With a `reach` it must jump beyond all that the value was so far, by so many times of that. A curriculum, a restart
+    of the learning rate and a bad batch jump back as far as the training came from, and recover; 0 to hear of each.
     """
 
     name: ClassVar[str] = "spike"
@@ -147,11 +140,6 @@ class GradientExplosion(Rule):
     """A gradient norm that is many times its own median.
 
     Norms are compared as logarithms: they are never negative, and ten times more is as far as ten times less.
-
-    Args:
-        factor: How many times the median is too much.
-        window: Of how many steps the median is.
-        warm_up: How many steps are only learned from.
     """
 
     name: ClassVar[str] = "gradient_explosion"

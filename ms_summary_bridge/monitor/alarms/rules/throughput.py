@@ -28,11 +28,6 @@ class ThroughputDrop(Rule):
     Seconds of evaluation and saving are in no step's time. Slow steps do not enter the median before the drop has
     lasted for as long as the median is about. A speed that creeps down takes the median with it, and so it is compared
     with the best median of the training as well; one that stays low for as long as that is the new measure.
-
-    Args:
-        ratio: Which part of the median is too little, 0 to 1.
-        secs: Seconds of steps that a look is about.
-        warm_up: How many such looks are only learned from.
     """
 
     name: ClassVar[str] = "throughput_drop"
