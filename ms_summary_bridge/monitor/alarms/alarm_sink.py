@@ -15,6 +15,7 @@ from ms_summary_bridge.monitor.alarms.alarms import Alarms, AlertNote, describe_
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.alert_config import ActionConfig
 from ms_summary_bridge.monitor.model.sample import Note, Sample
+from ms_summary_bridge.monitor.sinks.writer import Sink
 
 __all__ = ["REPORT", "AlarmSink"]
 
@@ -23,7 +24,7 @@ REPORT: Final = "stop_report"
 _CLOSE_SECS: Final = 15.0
 
 
-class AlarmSink:
+class AlarmSink(Sink):
     """Shows samples to the rules, and does what alarms ask for.
 
     `put` takes notes from any thread, also while all is being closed. `exit_code` is for the report.
@@ -71,9 +72,6 @@ class AlarmSink:
             elif action.kind == "stop" and not self._has_reported:
                 self._has_reported = True  # what came first is the reason; what follows from it is in the journal
                 self._report(note)
-
-    def flush(self) -> None:
-        """Does nothing: what is written here is written at once."""
 
     def close(self) -> None:
         """Waits until the outside knows what it can."""

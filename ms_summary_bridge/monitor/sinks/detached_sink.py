@@ -13,19 +13,17 @@ __all__ = ["DetachedSink"]
 _CLOSE_SECS: Final = 10.0
 
 
-class DetachedSink:
+class DetachedSink(Sink):
     """Hands everything to a sink through a writer of its own, which drops and counts what finds no room.
 
     It is opened on its own thread when the first item comes; `name` stands before what is said of it.
     """
 
-    def __init__(self, sink: Sink, name: str, faults: Faults) -> None:
+    def __init__(self, sink: Sink, name: str, faults: Faults, *, close_secs: float = _CLOSE_SECS) -> None:
+        self._close_secs = close_secs
         self._name = name
         self._faults = faults
         self._writer = Writer(lambda: [sink], faults, name=name)
-
-    def open(self) -> None:
-        """Does nothing: the sink may take its time to open."""
 
     def write_sample(self, sample: Sample) -> None:
         """Takes a sample."""
@@ -35,12 +33,9 @@ class DetachedSink:
         """Takes a note."""
         self._writer.put(note)
 
-    def flush(self) -> None:
-        """Does nothing: nobody waits for this sink."""
-
     def close(self) -> None:
         """Waits for the sink, but not for long; says how many items found no room."""
-        self._writer.close(_CLOSE_SECS)
+        self._writer.close(self._close_secs)
         if dropped := self._writer.dropped:
             message = f"{self._name} lacks {dropped} values or notes that came faster than they were taken"
             self._faults.warn(message, message)  # of each training

@@ -18,7 +18,7 @@ import msgspec
 
 from ms_summary_bridge.errors import LogdirError
 from ms_summary_bridge.monitor.model.sample import Note, Sample, strict_numbers
-from ms_summary_bridge.monitor.sinks.line_file import LineFile
+from ms_summary_bridge.monitor.sinks.line_file import FileSink, LineFile
 
 __all__ = ["JOURNAL", "Journal", "journal_files", "note_line", "read_journal", "sample_line"]
 
@@ -59,7 +59,7 @@ def note_line(note: Note, rank: int) -> dict[str, Any]:
     return {**line, **note.fields, **strict, **({"nonfinite": nonfinite} if nonfinite else {})}
 
 
-class Journal:
+class Journal(FileSink):
     """Writes the journal of one rank.
 
     `header` is what the header says beside its kind, format and time, and `max_bytes` the size at which it goes on in a
@@ -75,11 +75,11 @@ class Journal:
         *,
         max_bytes: int | None = None,
     ) -> None:
+        path = os.path.join(directory, JOURNAL)
+        super().__init__(LineFile(path, warn, head=self._head, lost=self._lost, max_bytes=max_bytes))
         self._rank = rank
         self._header = header
         self._warn = warn
-        path = os.path.join(directory, JOURNAL)
-        self.file = LineFile(path, warn, head=self._head, lost=self._lost, max_bytes=max_bytes)
 
     def _head(self) -> bytes:
         return _ENCODER.encode({"kind": "header", "format": 1, "wall_time": time.time(), **self._header})
@@ -104,16 +104,9 @@ class Journal:
         self.write(sample_line(sample, self._rank))
 
     def write_note(self, note: Note) -> None:
-        """Takes a note."""
-        self.write(note_line(note, self._rank))
-
-    def flush(self) -> bool:
-        """Hands all to the operating system; returns whether that was possible."""
-        return self.file.flush()
-
-    def close(self) -> None:
-        """Closes the file."""
-        self.file.close()
+        """Takes a note; the start is in the header."""
+        if note.kind != "start":
+            self.write(note_line(note, self._rank))
 
 
 def journal_files(path: str | os.PathLike[str]) -> list[str]:

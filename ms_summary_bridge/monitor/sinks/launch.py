@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 import psutil
 
-from ms_summary_bridge.monitor.model.sample import Note, Sample
+from ms_summary_bridge.monitor.sinks.writer import Sink
 from ms_summary_bridge.training.distributed import ProcessRank, rank_directory
 
 __all__ = ["RankCheck", "file_name", "join_run", "make_run_directory"]
@@ -173,7 +173,7 @@ def _claim(run: str, rank: int) -> bool:
     return True
 
 
-class RankCheck:
+class RankCheck(Sink):
     """Says once which ranks have no files in the run's directory, and what to do; a sink, on the writing thread.
 
     `warn` is called where the run has more than one name, and `tell` where all is as it has to be.
@@ -197,12 +197,6 @@ class RankCheck:
     def open(self) -> None:
         """Gives the others some time to come."""
         self._due_at = self._clock() + _CHECK_SECS
-
-    def write_sample(self, sample: Sample) -> None:
-        """Does nothing."""
-
-    def write_note(self, note: Note) -> None:
-        """Does nothing."""
 
     def flush(self) -> None:
         """Looks, if it is time."""

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from typing import Final
 
 from ms_summary_bridge.files.atomic import try_lock
+from ms_summary_bridge.monitor.sinks.writer import Sink
 
-__all__ = ["LineFile"]
+__all__ = ["FileSink", "LineFile"]
 
 _MAX_WAITING_BYTES: Final = 8 << 20
 _BLOCK: Final = 1 << 16
@@ -202,3 +203,22 @@ class LineFile:
         if self.dropped:
             self._say("missing", f" lacks {self.dropped} lines that could not be written: {self._reason}")
         self._close()
+
+
+class FileSink(Sink):
+    """A sink with a file of lines."""
+
+    def __init__(self, file: LineFile) -> None:
+        self.file = file
+
+    def open(self) -> None:
+        """Opens the file."""
+        self.file.open()
+
+    def flush(self) -> bool:
+        """Hands all to the operating system; returns whether that was possible."""
+        return self.file.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self.file.close()

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ms_summary_bridge.monitor.model.sample import Note, Sample, strict_numbers
+from ms_summary_bridge.monitor.model.sample import Sample, strict_numbers
 from ms_summary_bridge.monitor.sinks.journal import JOURNAL, Journal, sample_line
 from ms_summary_bridge.training.distributed import rank_directory
 
@@ -28,7 +28,7 @@ _MAX_READ: Final = 4 << 20  # of one rank at a time
 _COPIED: Final = ("warning", "alert", "healed", "end")
 
 
-class RunJournal:
+class RunJournal(Journal):
     """Writes `metrics.jsonl` of a run: for each sample of rank 0 the mean, least and greatest over the ranks.
 
     `loss_ranks` are those that have the training's loss.
@@ -46,7 +46,7 @@ class RunJournal:
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self._journal = Journal(run_directory, 0, header, warn, max_bytes=max_bytes)
+        super().__init__(run_directory, 0, header, warn, max_bytes=max_bytes)
         self._others = [_Follower(rank_directory(run_directory, rank), rank) for rank in range(1, ranks)]
         self._loss_ranks = loss_ranks
         self._clock = clock
@@ -56,7 +56,7 @@ class RunJournal:
 
     def open(self) -> None:
         """Opens the journal, and passes over what the other ranks wrote in earlier sessions."""
-        self._journal.open()
+        super().open()
         for follower in self._others:
             follower.since = self._wall_clock() - _START_SPREAD_SECS
 
@@ -65,12 +65,7 @@ class RunJournal:
         self._release()
         self._held = sample_line(sample, 0)
 
-    def write_note(self, note: Note) -> None:
-        """Takes a note of rank 0."""
-        if note.kind != "start":
-            self._journal.write_note(note)
-
-    def flush(self) -> None:
+    def flush(self) -> bool:
         """Looks for the other ranks' samples, at times; hands all to the operating system."""
         if self._held is not None:
             now = self._clock()
@@ -79,7 +74,7 @@ class RunJournal:
                 self._look()
             if all(follower.is_fresh for follower in self._others):
                 self._release()
-        self._journal.flush()
+        return super().flush()
 
     def close(self) -> None:
         """Writes the last line, after those ranks that come a little later, and closes the journal."""
@@ -90,12 +85,12 @@ class RunJournal:
                 break
             time.sleep(_LAST_LOOK_SECS)
         self._release()
-        self._journal.close()
+        super().close()
 
     def _look(self) -> None:
         for follower in self._others:
             for line in follower.read():
-                self._journal.write(line)
+                self.write(line)
 
     def _release(self) -> None:
         own, self._held = self._held, None
@@ -105,7 +100,7 @@ class RunJournal:
         lines = {0: own, **{other.rank: other.sample for other in self._others if other.sample is not None}}
         for follower in self._others:
             follower.is_fresh = False
-        self._journal.write({**own, **_merge(lines, self._loss_ranks)} if len(lines) > 1 else {**own, "ranks": [0]})
+        self.write({**own, **_merge(lines, self._loss_ranks)} if len(lines) > 1 else {**own, "ranks": [0]})
 
 
 def _merge(lines: dict[int, dict[str, Any]], loss_ranks: range) -> dict[str, Any]:
