@@ -9,7 +9,13 @@ from collections.abc import Callable
 from typing import Final
 
 from ms_summary_bridge.files.atomic import replace_file
-from ms_summary_bridge.monitor.alarms.actions import OUTSIDE, AlertSource, message_text, name_action, outcome_note
+from ms_summary_bridge.monitor.alarms.actions.message import (
+    OUTSIDE,
+    AlertSource,
+    message_text,
+    name_action,
+    outcome_note,
+)
 from ms_summary_bridge.monitor.alarms.actions.runner import ActionRunner
 from ms_summary_bridge.monitor.alarms.alarms import Alarms, AlertNote, describe_checkpoint
 from ms_summary_bridge.monitor.model.alert import Alert

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import msgspec
 
-from ms_summary_bridge.monitor.alarms.actions import OUTSIDE
+from ms_summary_bridge.monitor.alarms.actions.message import OUTSIDE
 from ms_summary_bridge.monitor.alarms.device_rules import is_of_device, memory_limits
 from ms_summary_bridge.monitor.alarms.earlier import read_level
-from ms_summary_bridge.monitor.alarms.rules import Level, Observation, Rule, make_rule
+from ms_summary_bridge.monitor.alarms.rules.rule import Level, Observation, Rule, make_rule
 from ms_summary_bridge.monitor.alarms.stop import StopAgreement
 from ms_summary_bridge.monitor.metrics.device import memory_totals
 from ms_summary_bridge.monitor.model.alert import Alert

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from ms_summary_bridge.errors import LogdirError
-from ms_summary_bridge.monitor.alarms.rules import Level
+from ms_summary_bridge.monitor.alarms.rules.rule import Level
 from ms_summary_bridge.monitor.sinks.journal import journal_files
 
 __all__ = ["read_level"]

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from ms_summary_bridge.monitor.alarms.actions import AlertSource, name_action, outcome_note
+from ms_summary_bridge.monitor.alarms.actions.message import AlertSource, name_action, outcome_note
 from ms_summary_bridge.monitor.alarms.actions.runner import ActionRunner
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.alert_config import ActionConfig

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ms_summary_bridge.monitor.alarms.actions import OUTSIDE
+from ms_summary_bridge.monitor.alarms.actions.message import OUTSIDE
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.alert_config import ActionConfig
 from ms_summary_bridge.monitor.model.config import MonitorConfig

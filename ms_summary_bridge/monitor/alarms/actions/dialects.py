@@ -108,6 +108,6 @@ def judge(dialect: Dialect, status: int, body: bytes) -> tuple[Verdict, str]:
     codes = [answer[name] for name in names if isinstance(answer.get(name), int)]
     if codes and codes[0] == 0:
         return "done", ""
-    said = answer.get("msg") or answer.get("errmsg") or "no reason"
-    reason = f"code {codes[0] if codes else None}: {str(said)[:200]}"
+    text = answer.get("msg") or answer.get("errmsg") or "no reason"
+    reason = f"code {codes[0] if codes else None}: {str(text)[:200]}"
     return ("again" if codes and codes[0] in _BUSY[dialect] else "refused"), reason

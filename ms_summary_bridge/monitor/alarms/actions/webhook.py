@@ -97,10 +97,10 @@ def send(
         # Anew for each attempt: a signature is about the time.
         request = build_request(config.dialect, alert, origin, secret=secret, keyword=config.keyword, seconds=clock())
         address = url + (("&" if urlsplit(url).query else "?") + request.query if request.query else "")
-        verdict, reason, asked = _post(config, address, request.body, headers)
+        verdict, reason, pause = _post(config, address, request.body, headers)
         if verdict == "done":
             return
-        if verdict == "refused" or attempt == config.attempts or hurry.wait(min(asked or wait, _LONGEST_WAIT)):
+        if verdict == "refused" or attempt == config.attempts or hurry.wait(min(pause or wait, _LONGEST_WAIT)):
             break
         wait *= 2
     tried = f" ({attempt} attempts)" if attempt > 1 else ""
@@ -128,7 +128,7 @@ def _post(
     except (TimeoutError, http.client.HTTPException, OSError) as error:
         return "again", f"no answer: {_kind(error)}", None
     except ValueError:
-        return "refused", "the address is none: it must begin with https:// or http://", None
+        return "refused", "the address must begin with https:// or http://", None
 
 
 def _kind(error: object) -> str:

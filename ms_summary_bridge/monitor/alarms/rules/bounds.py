@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from ms_summary_bridge.monitor.alarms.rules import Observation, Rule, say_number
+from ms_summary_bridge.monitor.alarms.rules.rule import Observation, Rule, Streak, say_number
 from ms_summary_bridge.monitor.model.alert import Alert
 
 __all__ = ["Overload", "Threshold"]
@@ -23,30 +23,23 @@ class Threshold(Rule):
         self._above = above
         self._below = below
         self._times = times
-        self._count = 0
-        self._since = 0
+        self._streak = Streak()
 
     def observe(self, point: Observation) -> Alert | None:
         """See `Rule`."""
         value = point.values.get(self._metric)
         if value is None or point.overflow:
             return None
-        if self._above is not None and value > self._above:
-            bound, way = self._above, "above"
-        elif self._below is not None and value < self._below:
-            bound, way = self._below, "below"
-        else:
-            self._count = 0
+        is_high = self._above is not None and value > self._above
+        bound, way = (self._above, "above") if is_high else (self._below, "below")
+        is_past = is_high or (self._below is not None and value < self._below)
+        count = self._streak.add(point, is_on=is_past)
+        if bound is None or not is_past or count < self._times:
             return None
-        if not self._count:
-            self._since = point.step
-        self._count += 1
-        if self._count < self._times:
-            return None
-        often = f", {self._count} times in a row" if self._times > 1 else ""
+        often = f", {count} times in a row" if self._times > 1 else ""
         message = f"{self._metric} is {say_number(value)}, {way} {bound:g}{often}"
         advice = f"the bound was set in the configuration; see what {self._metric} did before"
-        return self.alert(point, self._metric, value, message, advice, bound=bound, since=self._since)
+        return self.alert(point, self._metric, value, message, advice, bound=bound, since=self._streak.since)
 
 
 _KINDS: Final = {

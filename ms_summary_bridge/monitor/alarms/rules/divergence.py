@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from ms_summary_bridge.monitor.alarms.rules import Level, Observation, Rule
+from ms_summary_bridge.monitor.alarms.rules.rule import Level, Observation, Rule
 from ms_summary_bridge.monitor.model.alert import Alert
 
 __all__ = ["Divergence"]

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from ms_summary_bridge.monitor.alarms.rules import Observation, Rule
+from ms_summary_bridge.monitor.alarms.rules.rule import Observation, Rule
 from ms_summary_bridge.monitor.model.alert import Alert
 
 __all__ = ["MemoryTrend"]

@@ -7,28 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from ms_summary_bridge.monitor.alarms.rules import Observation, Rule
+from ms_summary_bridge.monitor.alarms.rules.rule import Observation, Rule
 from ms_summary_bridge.monitor.model.alert import Alert
 
 __all__ = ["NotImproving"]
-
-
-class _Blocks:
-    """Medians of blocks of steps: one number for many noisy ones."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._values: list[float] = []
-        self.median = 0.0
-
-    def add(self, value: float) -> bool:
-        """Takes a value; returns whether it ends a block."""
-        self._values.append(value)
-        if len(self._values) < self._size:
-            return False
-        self.median = float(np.median(self._values))
-        self._values.clear()
-        return True
 
 
 class NotImproving(Rule):
@@ -44,8 +26,9 @@ class NotImproving(Rule):
         self._patience = patience
         self._min_delta = min_delta
         self._sign = 1.0 if mode == "min" else -1.0
-        # The best of single noisy values is luck: a lucky one would never be reached again.
-        self._blocks = _Blocks(max(1, min(100, patience // 10)))
+        # The best of single noisy values is luck and might never be reached again: the medians of blocks are compared.
+        self._size = max(1, min(100, patience // 10))
+        self._block: list[float] = []
         self._best: tuple[float, int] | None = None
 
     def observe(self, point: Observation) -> Alert | None:
@@ -53,9 +36,11 @@ class NotImproving(Rule):
         value = point.values.get(self._metric)
         if value is None or point.overflow or not math.isfinite(value):
             return None
-        if not self._blocks.add(value):
+        self._block.append(value)
+        if len(self._block) < self._size:
             return None
-        level = self._sign * self._blocks.median
+        level = self._sign * float(np.median(self._block))
+        self._block.clear()
         if self._best is None or level < self._best[0] - self._min_delta:
             self._best = (level, point.step)
             return None

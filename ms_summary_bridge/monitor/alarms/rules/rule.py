@@ -1,4 +1,4 @@
-"""The rules of alarms: small classes that see numbers, one point after the other, and say when something is wrong.
+"""What all rules share, and how one is found by its name.
 
 No files, no clocks, no mindspore: a rule knows what it has been shown.
 
@@ -16,7 +16,7 @@ import msgspec
 
 from ms_summary_bridge.monitor.model.alert import Alert, Severity
 
-__all__ = ["Level", "Observation", "Rule", "find_rule", "make_rule", "rule_names", "say_number"]
+__all__ = ["Level", "Observation", "Rule", "Streak", "find_rule", "make_rule", "rule_names", "say_number"]
 
 
 class Observation(msgspec.Struct):
@@ -34,6 +34,21 @@ class Observation(msgspec.Struct):
     epoch: int | None = None
     rank: int = 0
     overflow: bool | None = None
+
+
+class Streak:
+    """How often in a row something was seen, and since which step."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.since = 0
+
+    def add(self, point: Observation, *, is_on: bool, steps: int = 1) -> int:
+        """Takes whether it is seen at a point, which counts for so many; returns the count."""
+        if is_on and not self.count:
+            self.since = point.step
+        self.count = self.count + steps if is_on else 0
+        return self.count
 
 
 class Level(msgspec.Struct, frozen=True, kw_only=True):

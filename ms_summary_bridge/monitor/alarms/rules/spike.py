@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from ms_summary_bridge.monitor.alarms.rules import Observation, Rule, say_number
+from ms_summary_bridge.monitor.alarms.rules.rule import Observation, Rule, say_number
 from ms_summary_bridge.monitor.model.alert import Alert
 
 __all__ = ["GradientExplosion", "RunningSpread", "Spike"]

@@ -6,7 +6,7 @@ import statistics
 from collections import deque
 from typing import ClassVar, Final
 
-from ms_summary_bridge.monitor.alarms.rules import Observation, Rule
+from ms_summary_bridge.monitor.alarms.rules.rule import Observation, Rule
 from ms_summary_bridge.monitor.model.alert import Alert
 
 __all__ = ["ThroughputDrop"]
