@@ -8,8 +8,7 @@ import pytest
 
 from ms_summary_bridge.errors import UsageError
 from ms_summary_bridge.monitor.model.sample import Note, Sample
-from ms_summary_bridge.monitor.sinks.detached_sink import DetachedSink
-from ms_summary_bridge.monitor.sinks.writer import Writer
+from ms_summary_bridge.monitor.sinks.writer import DetachedSink, Writer
 from ms_summary_bridge.training.faults import Faults
 
 

@@ -12,25 +12,24 @@ from typing import Any
 
 import pytest
 
-from ms_summary_bridge.monitor.watchdog import memory_words
 from ms_summary_bridge.monitor.watchdog.death import Ending, describe_death, find_lost_peers, read_ending
 from ms_summary_bridge.monitor.watchdog.heartbeat import Beat
-from ms_summary_bridge.monitor.watchdog.memory_words import MemoryWitness, read_kernel_log
+from ms_summary_bridge.monitor.watchdog.memory_words import MemoryWitness
 from ms_summary_bridge.runs.logdir import discover
 from ms_summary_bridge.runs.reading import RunReading, read_points
-from tests.bridge_scripts.runs import wait_until
+from tests.bridge_scripts.runs import msrun, script, wait_until
 from tests.conftest import ROOT, TESTS
 from tests.monitor_run import strict_lines
 
 SCRIPTS = TESTS / "monitor_scripts"
 
 
-def run(script: str, directory: Path, *arguments: str, code: int | None = None, **environment: str) -> str:
+def run(name: str, directory: Path, *arguments: str, code: int | None = None, **environment: str) -> str:
     """Runs a training to its end; returns what it and its watchdog said."""
     path = directory / "output.txt"
     with path.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, str(SCRIPTS / script), str(directory), *arguments],
+            [sys.executable, str(SCRIPTS / name), str(directory), *arguments],
             cwd=directory,
             env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
             stdin=subprocess.DEVNULL,
@@ -75,8 +74,8 @@ def shown(directory: Path) -> dict[str, list[tuple[int, str]]]:
 )
 def test_a_death_without_a_word_is_told(tmp_path: Path, kind: str, code: int, ending: str) -> None:
     told = tmp_path / "told.json"
-    script = "import os; open(os.environ['TOLD'], 'w').write(os.environ['ALERT_JSON'])"
-    section = {"alert_actions": ["log", {"command": [sys.executable, "-c", script]}]}
+    program = "import os; open(os.environ['TOLD'], 'w').write(os.environ['ALERT_JSON'])"
+    section = {"alert_actions": ["log", {"command": [sys.executable, "-c", program]}]}
     run("dying_loop.py", tmp_path, kind, json.dumps(section), code=code, TOLD=str(told))
     lines = ended(tmp_path / "default" / "run" / "rank_0")
     (alert,) = [line for line in lines if line["kind"] == "alert"]
@@ -189,29 +188,13 @@ def test_a_training_that_is_killed_tells_its_last_checkpoint(tmp_path: Path) -> 
 @pytest.mark.mindspore
 def test_a_rank_that_is_killed_is_told_by_every_rank(tmp_path: Path) -> None:
     """msrun kills the ranks that are left once one is lost: they name it, and each its own last checkpoint."""
-    program = Path(sys.executable).parent
     (tmp_path / "told").mkdir()
     ranks = [tmp_path / "out" / "default" / "run" / f"rank_{rank}" for rank in (0, 1)]
-    with (tmp_path / "output.txt").open("wb") as output:
-        process = subprocess.Popen(
-            [
-                *(str(program / "msrun"), "--worker_num=2", "--local_worker_num=2", "--master_port=8141"),
-                *(f"--log_dir={tmp_path / 'logs'}", "--join=True"),
-                *(str(SCRIPTS / "dying_rank.py"), str(tmp_path / "out"), str(tmp_path / "told")),
-            ],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{program}{os.pathsep}{os.environ['PATH']}"},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    try:
+    arguments, program = (str(tmp_path / "out"), str(tmp_path / "told")), msrun(8141, tmp_path / "logs")
+    # Ended once they are told: the scheduler would go on for half a minute.
+    with script(str(SCRIPTS / "dying_rank.py"), *arguments, cwd=tmp_path, program=program):
         for rank in ranks:
             wait_until(lambda rank=rank: is_told(rank), timeout_secs=120)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)  # the scheduler would go on for half a minute
-        process.wait()
     alerts = []
     for number, rank in enumerate(ranks):
         (alert,) = [line for line in strict_lines(rank) if line["kind"] == "alert"]
@@ -282,17 +265,15 @@ def test_how_a_process_ended(code: str, ending: Ending, is_taken: bool) -> None:
     os.close(pidfd)
 
 
-def test_the_oom_killer_is_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oom_killer_is_recognised(tmp_path: Path) -> None:
     group = tmp_path / "group"
     group.mkdir()
     (group / "memory.events").write_text("low 0\nmax 3\noom 0\noom_kill 1\n")
     (group / "memory.max").write_text("1073741824\n")
     (group / "memory.peak").write_text("1073700000\n")
-    monkeypatch.setattr(memory_words, "_find_group", lambda _: (group, memory_words._V2))
     log = tmp_path / "kmsg"
     log.write_text("6,1,2,-;other: nothing\n")
-    monkeypatch.setattr(memory_words, "read_kernel_log", lambda pid: read_kernel_log(pid, path=str(log)))
-    witness = MemoryWitness(os.getpid())
+    witness = MemoryWitness(os.getpid(), groups=str(group), kernel_log=str(log))
     witness.look()
     lines, was_oom = witness.describe(4242)
     assert not was_oom

@@ -17,7 +17,8 @@ from ms_summary_bridge.monitor.alarms.actions.message import (
     outcome_note,
 )
 from ms_summary_bridge.monitor.alarms.actions.runner import ActionRunner
-from ms_summary_bridge.monitor.alarms.alarms import Alarms, AlertNote, describe_checkpoint
+from ms_summary_bridge.monitor.alarms.alarms import Alarms
+from ms_summary_bridge.monitor.alarms.alert_note import AlertNote, describe_checkpoint
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.alert_config import ActionConfig
 from ms_summary_bridge.monitor.model.sample import Note, Sample

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from ms_summary_bridge.files.atomic import create_file, replace_file
+from ms_summary_bridge.files.waiting import wait_for
 
 __all__ = ["StopAgreement", "Verdict"]
 
@@ -154,20 +155,22 @@ class StopAgreement:
     def _conclude(self, step: int) -> Verdict:
         """Waits for all acknowledgements at the proposed step."""
         assert self._target is not None
-        deadline = self._clock() + self._patience
-        while True:
-            steps = [self._read(f"ack-{self._attempt}-{rank}.json") for rank in range(self._ranks)]
-            known = [ack["step"] for ack in steps if ack is not None]
-            if any(acknowledged > self._target for acknowledged in known) or step > self._target:
-                break  # one of us was past it already
-            if len(known) == self._ranks:
-                return "stop"
-            if self._clock() >= deadline:
-                self._timeouts += 1
-                if self._reason is not None and self._timeouts >= _MAX_TIMEOUTS:
-                    return "leave"
-                break
-            self._sleep(_POLL_SECS)
+        target = self._target
+
+        def look() -> Verdict | None:
+            acks = [self._read(f"ack-{self._attempt}-{rank}.json") for rank in range(self._ranks)]
+            steps = [ack["step"] for ack in acks if ack is not None]
+            if max([step, *steps]) > target:
+                return "go"  # one of us was past it already
+            return "stop" if len(steps) == self._ranks else None
+
+        verdict = wait_for(look, _POLL_SECS, self._patience, clock=self._clock, sleep=self._sleep)
+        if verdict == "stop":
+            return "stop"
+        if verdict is None:
+            self._timeouts += 1
+            if self._reason is not None and self._timeouts >= _MAX_TIMEOUTS:
+                return "leave"
         self._attempt += 1
         self._target = None
         return "leave" if self._reason is not None and self._attempt > _MAX_PROPOSALS else "go"

@@ -119,7 +119,7 @@ class SaveBestCheckpoint(Callback):
             cells: Each takes the parameters that are its own.
 
         Raises:
-            LogdirError: There is none, it cannot be read, or it does not fit a cell, with the parameters that do not.
+            LogdirError: None was saved there, or it cannot be read, or does not fit a cell; the parameters are named.
         """
         return load(check_path("directory", directory), cells, "best")
 

@@ -30,12 +30,7 @@ class CheckpointStart:
     `make_files` opens the files in a directory; its argument `goes_on` is that of `CheckpointFiles`.
     """
 
-    def __init__(
-        self,
-        directory: str,
-        make_files: Callable[..., CheckpointFiles],
-        faults: Faults,
-    ) -> None:
+    def __init__(self, directory: str, make_files: Callable[..., CheckpointFiles], faults: Faults) -> None:
         self.files: CheckpointFiles | None = None
         self.is_open = True
         """Whether it is decided what the training begins with: not between its beginning and its first step."""
@@ -93,15 +88,15 @@ class CheckpointStart:
             return
         weights = self.weights
         # Which epoch is the first, MindSpore says only when it begins.
-        is_told = self.begins_at > 0 or parameters.number("initial_step") > 0 or parameters.number("cur_epoch_num") > 1
+        began = max(self.begins_at, parameters.number("initial_step"), parameters.number("cur_epoch_num") - 1)
         origin: Checkpoint | None = None
 
         def goes_on(state: CheckpointState) -> bool:
             nonlocal origin
-            known = state.find(weights)
+            same = state.find(weights)
             is_unknown = weights is None or not any(each.weights for each in state.all)
-            if is_told or is_unknown or known is not None:
-                origin = known or state.newest or state.best
+            if began > 0 or is_unknown or same is not None:
+                origin = same or state.newest or state.best
             return origin is not None
 
         place = find_process_rank()

@@ -88,7 +88,7 @@ def read_state(directory: str, name: str = STATE_NAME) -> CheckpointState | None
 
 def is_whole(directory: str, checkpoint: Checkpoint) -> bool:
     """Whether a checkpoint's file is there, with the size that it was saved with."""
-    if not CHECKPOINT_FILE.fullmatch(checkpoint.file):  # a name that leads elsewhere is none of ours
+    if not CHECKPOINT_FILE.fullmatch(checkpoint.file):  # a name that leads elsewhere is not ours
         return False
     try:
         return os.stat(os.path.join(directory, checkpoint.file)).st_size == checkpoint.bytes

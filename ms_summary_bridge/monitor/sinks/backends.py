@@ -23,11 +23,10 @@ from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.model.sample import Note, Sample
 from ms_summary_bridge.monitor.sinks.console import ConsoleSink, TextLogSink
 from ms_summary_bridge.monitor.sinks.csv_file import CsvFile
-from ms_summary_bridge.monitor.sinks.detached_sink import DetachedSink
 from ms_summary_bridge.monitor.sinks.journal import Journal
 from ms_summary_bridge.monitor.sinks.run_journal import RunJournal
 from ms_summary_bridge.monitor.sinks.wandb_sink import WandbSink
-from ms_summary_bridge.monitor.sinks.writer import Sink
+from ms_summary_bridge.monitor.sinks.writer import DetachedSink, Sink
 from ms_summary_bridge.training.distributed import rank_directory
 from ms_summary_bridge.training.facts import TrainingFacts
 from ms_summary_bridge.training.faults import Faults

@@ -8,10 +8,11 @@ number that JSON cannot hold is null, and `nonfinite` says which it was. The fil
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +21,7 @@ from ms_summary_bridge.errors import LogdirError
 from ms_summary_bridge.monitor.model.sample import Note, Sample, strict_numbers
 from ms_summary_bridge.monitor.sinks.line_file import FileSink, LineFile
 
-__all__ = ["JOURNAL", "Journal", "journal_files", "note_line", "read_journal", "sample_line"]
+__all__ = ["JOURNAL", "Journal", "journal_files", "json_lines", "note_line", "read_journal", "sample_line"]
 
 JOURNAL: Final = "metrics.jsonl"
 
@@ -122,25 +123,28 @@ def journal_files(path: str | os.PathLike[str]) -> list[str]:
     older = sorted((int(match[1]), name) for name in names if (match := pattern.fullmatch(name)))
     found = [name for _, name in older] + ([newest] if newest in names else [])
     if not found:
-        raise LogdirError(f"{path}: there is no journal")
+        raise LogdirError(f"{path} holds no journal (metrics.jsonl): give the directory of a rank or of a run")
     return [os.path.join(directory, name) for name in found]
 
 
+def json_lines(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Yields the objects in lines of JSON; lines that are torn or not JSON are left out."""
+    for raw in lines:
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+            line = msgspec.json.decode(raw)
+            if isinstance(line, dict):
+                yield line
+
+
 def read_journal(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """Yields the lines of a journal; lines that are torn or not JSON are left out.
+    """Yields the lines of a journal, as `json_lines`.
 
     Raises:
-        LogdirError: There is no journal, or it cannot be read.
+        LogdirError: The journal is missing or cannot be read.
     """
     for name in journal_files(path):
         try:
             with open(name, "rb") as file:
-                for raw in file:
-                    try:
-                        line = msgspec.json.decode(raw)
-                    except (msgspec.DecodeError, UnicodeDecodeError):
-                        continue
-                    if isinstance(line, dict):
-                        yield line
+                yield from json_lines(file)
         except OSError as error:
             raise LogdirError(f"{name}: cannot be read: {error.strerror}") from error

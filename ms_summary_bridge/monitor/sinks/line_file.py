@@ -46,7 +46,7 @@ class LineFile:
         self._lost = lost
         self._takes_over = takes_over
         self._reason = ""  # why nothing could be written the last time
-        self._told = 0  # of `dropped`
+        self._counted = 0  # of `dropped`
         self._max_bytes = max_bytes
         self._descriptor = -1
         self._size = 0
@@ -160,10 +160,10 @@ class LineFile:
 
     def _tell_lost(self) -> bool:
         """Puts in how many lines are missing here; returns whether there was such a thing to say."""
-        if self._lost is None or self.dropped == self._told:
+        if self._lost is None or self.dropped == self._counted:
             return False
-        line = self._lost(self.dropped - self._told, self._reason) + b"\n"
-        self._told = self.dropped
+        line = self._lost(self.dropped - self._counted, self._reason) + b"\n"
+        self._counted = self.dropped
         self._waiting.append(line)
         self._waiting_bytes += len(line)
         return True

@@ -12,17 +12,16 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-import msgspec
-
+from ms_summary_bridge.files.waiting import wait_for
 from ms_summary_bridge.monitor.model.sample import Sample, strict_numbers
-from ms_summary_bridge.monitor.sinks.journal import JOURNAL, Journal, sample_line
+from ms_summary_bridge.monitor.sinks.journal import JOURNAL, Journal, json_lines, sample_line
 from ms_summary_bridge.training.distributed import rank_directory
 
 __all__ = ["RunJournal"]
 
 _LOOK_SECS: Final = 5.0
 _START_SPREAD_SECS: Final = 120.0  # the other ranks may have begun before rank 0
-_LAST_LOOKS: Final = 50
+_LAST_SECS: Final = 5.0
 _LAST_LOOK_SECS: Final = 0.1
 _MAX_READ: Final = 4 << 20  # of one rank at a time
 _COPIED: Final = ("warning", "alert", "healed", "end")
@@ -79,11 +78,12 @@ class RunJournal(Journal):
     def close(self) -> None:
         """Writes the last line, after those ranks that come a little later, and closes the journal."""
         step = 0 if self._held is None else self._held["step"]
-        for _ in range(_LAST_LOOKS):
+
+        def look() -> bool | None:
             self._look()
-            if all(follower.has_reached(step) for follower in self._others):
-                break
-            time.sleep(_LAST_LOOK_SECS)
+            return all(follower.has_reached(step) for follower in self._others) or None
+
+        wait_for(look, _LAST_LOOK_SECS, _LAST_SECS)
         self._release()
         super().close()
 
@@ -109,17 +109,17 @@ def _merge(lines: dict[int, dict[str, Any]], loss_ranks: range) -> dict[str, Any
     nonfinite: dict[str, str] = {}
     names = dict.fromkeys(name for line in lines.values() for name in line["values"])
     for name in names:
-        asked = [line for rank, line in lines.items() if name != "loss" or rank in loss_ranks]
-        if not any(name in line["values"] for line in asked):
+        own = [line for rank, line in lines.items() if name != "loss" or rank in loss_ranks]
+        if not any(name in line["values"] for line in own):
             continue
-        numbers = [line["values"][name] for line in asked if line["values"].get(name) is not None]
+        numbers = [line["values"][name] for line in own if line["values"].get(name) is not None]
         if numbers:
             mean = statistics.fmean(numbers)
             merged["values"][name] = merged["mean"][name] = mean
             merged["min"][name], merged["max"][name] = min(numbers), max(numbers)
         else:
             merged["values"][name] = float("nan")
-        for line in asked:
+        for line in own:
             if name in line.get("nonfinite", {}):
                 nonfinite[name] = line["nonfinite"][name]
     result: dict[str, Any] = {kind: strict_numbers(numbers)[0] for kind, numbers in merged.items()}
@@ -163,12 +163,8 @@ class _Follower:
             return []
         whole = data.rpartition(b"\n")[0]
         self._offset += len(whole) + 1 if whole else (len(data) if len(data) == _MAX_READ else 0)
-        for raw in whole.splitlines():
-            try:
-                line = msgspec.json.decode(raw)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                continue
-            if not isinstance(line, dict) or line.get("wall_time", 0.0) < self.since:
+        for line in json_lines(whole.splitlines()):
+            if line.get("wall_time", 0.0) < self.since:
                 continue
             if line.get("kind") == "header":
                 self.sample, self.is_fresh, self._has_ended = None, False, False  # another session's

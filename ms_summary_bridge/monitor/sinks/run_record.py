@@ -16,12 +16,7 @@ from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.sinks.launch import file_name, join_run, make_run_directory
 from ms_summary_bridge.training.distributed import ProcessRank
 
-__all__ = [
-    "choose_run_directory",
-    "describe_run",
-    "find_commit",
-    "project_directory",
-]
+__all__ = ["choose_run_directory", "describe_run", "find_commit", "project_directory"]
 
 _PACKAGES: Final = ("mindspore", "mindformers", "numpy", "protobuf")
 

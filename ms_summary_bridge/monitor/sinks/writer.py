@@ -12,11 +12,12 @@ from ms_summary_bridge.errors import BridgeError
 from ms_summary_bridge.monitor.model.sample import Note, Sample
 from ms_summary_bridge.training.faults import Faults
 
-__all__ = ["Sink", "Writer"]
+__all__ = ["DetachedSink", "Sink", "Writer"]
 
 _LIMIT: Final = 20_000
 _WAKE_SECS: Final = 0.25
 _GATHER_SECS: Final = 0.5
+_CLOSE_SECS: Final = 10.0  # that are waited for a detached sink
 _IDLE_SECS: Final = 1.0  # longest time until what was taken is with the operating system
 
 
@@ -125,7 +126,7 @@ class Writer:
 
     `make_sinks` is called on that thread: it may wait for a disk. `name` stands before what is said, where a process
     has several writers. `gather` puts what is ready to be written, whenever the thread looks for something. Beyond
-    `limit` waiting items the rest are dropped and counted.
+    20,000 waiting items the rest are dropped and counted.
     """
 
     def __init__(
@@ -135,14 +136,12 @@ class Writer:
         *,
         name: str = "",
         gather: Callable[[], object] | None = None,
-        limit: int = _LIMIT,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._make_sinks = make_sinks
         self._faults = faults
         self._prefix = f"{name}: " if name else ""
         self._gather = gather
-        self._limit = limit
         self._clock = clock
         self._items: deque[Sample | Note] = deque()
         self._wake = threading.Event()
@@ -160,7 +159,7 @@ class Writer:
 
         One that `is_late` may come of a sink's own end: it is for those that are closed after that one.
         """
-        if len(self._items) >= self._limit or (self._is_closing and not is_late):
+        if len(self._items) >= _LIMIT or (self._is_closing and not is_late):
             self.dropped += 1
             self._warn("dropped", "values come faster than they can be written: some are left out")
             return
@@ -239,3 +238,32 @@ class Writer:
                 self._written += count
                 self._progress.notify_all()
             is_more = bool(self._items)
+
+
+class DetachedSink(Sink):
+    """A sink on a thread of its own, for what may wait for a network without limit: files and alarms go on meanwhile.
+
+    Its writer drops and counts what finds no room. It is opened on its own thread when the first item comes; `name`
+    stands before what is said of it.
+    """
+
+    def __init__(self, sink: Sink, name: str, faults: Faults, *, close_secs: float = _CLOSE_SECS) -> None:
+        self._close_secs = close_secs
+        self._name = name
+        self._faults = faults
+        self._writer = Writer(lambda: [sink], faults, name=name)
+
+    def write_sample(self, sample: Sample) -> None:
+        """Takes a sample."""
+        self._writer.put(sample)
+
+    def write_note(self, note: Note) -> None:
+        """Takes a note."""
+        self._writer.put(note)
+
+    def close(self) -> None:
+        """Waits for the sink, but not for long; says how many items found no room."""
+        self._writer.close(self._close_secs)
+        if dropped := self._writer.dropped:
+            message = f"{self._name} lacks {dropped} values or notes that came faster than they were taken"
+            self._faults.warn(message, message)  # of each training

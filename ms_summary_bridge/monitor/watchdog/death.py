@@ -12,14 +12,14 @@ import glob
 import os
 import signal
 import struct
-import time
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from ms_summary_bridge.monitor.model.alert import Alert
-from ms_summary_bridge.monitor.watchdog.hang_report import HANG_LOG
+from ms_summary_bridge.monitor.sinks.journal import json_lines
+from ms_summary_bridge.monitor.watchdog.hang_report import HANG_LOG, alert_at
 from ms_summary_bridge.monitor.watchdog.heartbeat import Beat
 
 __all__ = ["Ending", "describe_death", "find_lost_peers", "read_ending"]
@@ -88,11 +88,9 @@ def find_lost_peers(run_directory: str, rank: int, since: float, until: float) -
     found = []
     for path in glob.glob(os.path.join(glob.escape(run_directory), "rank_*", HANG_LOG)):
         with contextlib.suppress(OSError):
-            for raw in Path(path).read_bytes().splitlines():
-                with contextlib.suppress(msgspec.DecodeError):
-                    line = msgspec.json.decode(raw)
-                    if line["kind"] == "gone" and line["rank"] != rank and since <= line["wall_time"] < until:
-                        found.append(line)
+            for line in json_lines(Path(path).read_bytes().splitlines()):
+                if line.get("kind") == "gone" and line["rank"] != rank and since <= line["wall_time"] < until:
+                    found.append(line)
     return sorted(found, key=lambda line: line["wall_time"])
 
 
@@ -125,12 +123,10 @@ def describe_death(
     saved = (
         "no checkpoint is known" if checkpoint is None else f"last checkpoint: step {checkpoint[0]}, {checkpoint[1]}"
     )
-    return Alert(
+    return alert_at(
+        beat,
+        rank,
         rule="death",
-        step=beat.step,
-        epoch=beat.epoch,
-        rank=rank,
-        wall_time=time.time(),
         severity="critical",
         message=f"{message}; {saved}",
         advice=". ".join([_ADVICE[kind], *memory]),

@@ -50,7 +50,7 @@ class HangDetector:
 
     Time counts as it passes for the observer. Where it was itself not running for much longer than it wanted to wait
     (a laptop that slept, a machine that was frozen), and while the training is stopped on purpose (Ctrl-Z, a
-    debugger), there is nothing to be learned about the training: its whole limit begins anew.
+    debugger), nothing is learned about the training: its whole limit begins anew.
 
     `poll_secs` is how often `observe` is meant to be called.
     """

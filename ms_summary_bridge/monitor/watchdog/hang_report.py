@@ -11,8 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
+from ms_summary_bridge.files.waiting import wait_for
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.watchdog.hang_limits import Hang, Recovery
+from ms_summary_bridge.monitor.watchdog.heartbeat import Beat
 from ms_summary_bridge.monitor.watchdog.process_state import ProcessState
 from ms_summary_bridge.monitor.watchdog.stacks import stack_of
 from ms_summary_bridge.training.phases import KINDS
@@ -22,6 +24,7 @@ __all__ = [
     "Console",
     "Findings",
     "HangFiles",
+    "alert_at",
     "describe_hang",
     "describe_recovery",
     "is_regular",
@@ -61,20 +64,22 @@ class Findings(msgspec.Struct, kw_only=True):
     cpu_share: float
 
 
+def alert_at(beat: Beat, rank: int, **values: Any) -> Alert:
+    """Returns an alarm of a training at its last sign of life, raised now."""
+    return Alert(step=beat.step, epoch=beat.epoch, rank=rank, wall_time=time.time(), **values)
+
+
 def describe_hang(hang: Hang, rank: int, pid: int) -> Alert:
     """Returns the alarm of a hang."""
     beat = hang.beat
-    doing = _DOING[beat.phase]
-    return Alert(
+    return alert_at(
+        beat,
+        rank,
         rule="hang",
         value=round(hang.age, 3),
         bound=round(hang.limit, 3),
-        step=beat.step,
-        epoch=beat.epoch,
-        rank=rank,
-        wall_time=time.time(),
         severity="critical",
-        message=f"no sign of life for {hang.age:.0f} s, {doing} (limit {hang.limit:.0f} s)",
+        message=f"no sign of life for {hang.age:.0f} s, {_DOING[beat.phase]} (limit {hang.limit:.0f} s)",
         advice=_ADVICE.get(beat.phase, _ADVICE["start"]),
         fields={"phase": beat.phase, "pid": pid},
     )
@@ -82,17 +87,14 @@ def describe_hang(hang: Hang, rank: int, pid: int) -> Alert:
 
 def describe_recovery(recovery: Recovery, rank: int, pid: int) -> Alert:
     """Returns that a hang is over."""
-    beat = recovery.beat
-    return Alert(
+    return alert_at(
+        recovery.beat,
+        rank,
         rule="hang",
         value=round(recovery.secs, 3),
-        step=beat.step,
-        epoch=beat.epoch,
-        rank=rank,
-        wall_time=time.time(),
         severity="info",
         message=f"the training went on after {recovery.secs:.0f} s",
-        fields={"phase": beat.phase, "pid": pid},
+        fields={"phase": recovery.beat.phase, "pid": pid},
     )
 
 
@@ -146,12 +148,13 @@ class Console:
                 os.close(descriptor)
 
     def _write_all(self, descriptor: int, data: bytes) -> None:
-        deadline = time.monotonic() + _CONSOLE_SECS
-        while data and time.monotonic() < deadline:
-            try:
+        def look() -> bool | None:
+            nonlocal data
+            with contextlib.suppress(BlockingIOError):
                 data = data[os.write(descriptor, data) :]
-            except BlockingIOError:
-                time.sleep(0.05)
+            return None if data else True
+
+        wait_for(look, 0.05, _CONSOLE_SECS)
 
 
 def is_regular(descriptor: int) -> bool:

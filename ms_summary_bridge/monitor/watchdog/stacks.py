@@ -114,13 +114,13 @@ class StackReader:
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, 0)
             os.lseek(descriptor, 0, os.SEEK_SET)  # it is the offset of all who write as well
-            answers[pid] = self._ask(pid)
+            answers[pid] = self.ask(pid)
             for child in [child for child in children if is_same_program(pid, child.pid)][:_MAX_CHILDREN]:
                 if time.time() - child.started > _SETTLED_SECS:
-                    answers[child.pid] = self._ask(child.pid)
+                    answers[child.pid] = self.ask(child.pid)
         return {pid: text for pid, text in answers.items() if text}
 
-    def _ask(self, pid: int) -> str:
+    def ask(self, pid: int) -> str:
         """Returns what one process answers; empty if it does not, or has no thread for it."""
         signum, descriptor = self._offer.signum, self._offer.descriptor
         thread = _find_waiting(pid)
@@ -128,13 +128,13 @@ class StackReader:
             return ""
         begin = size = os.fstat(descriptor).st_size
         os.kill(thread, signum)
-        asked = changed = time.monotonic()
+        began = changed = time.monotonic()
         while True:
             time.sleep(_POLL_SECS)
             last, size, now = size, os.fstat(descriptor).st_size, time.monotonic()
             if size != last:
                 changed = now
-            if now - changed > _QUIET_SECS if size > begin else now - asked > _SHARED_SECS:
+            if now - changed > _QUIET_SECS if size > begin else now - began > _SHARED_SECS:
                 return os.pread(descriptor, size - begin, begin).decode(errors="replace")
 
 

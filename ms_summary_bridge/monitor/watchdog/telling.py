@@ -102,17 +102,19 @@ class Telling:
         if problem:
             self.console.write(f"rank {alert.rank}: {note.text}\n")
         self.files.write({"kind": "action", **note.fields, "wall_time": note.wall_time})
-        self.record(note)
-
-    def record(self, item: Alert | Note) -> None:
-        """Has something written into the journal and for the viewers: by the training while it records."""
-        if not self._is_recording:
-            self.write_after([item if isinstance(item, Note) else (item, self.titles)])
-        elif isinstance(item, Note):
-            self._answer({"note": item})
+        if self._is_recording:
+            self._answer({"note": note})
         else:
-            self._sent.append((item, self.titles))
-            self._answer({"alert": item, "titles": self.titles})
+            self.write_after([note])
+
+    def record_and_act(self, alert: Alert) -> None:
+        """Has an alarm written, by the training while it records, and tells those who are to be told."""
+        if self._is_recording:
+            self._sent.append((alert, self.titles))
+            self._answer({"alert": alert, "titles": self.titles})
+        else:
+            self.write_after([(alert, self.titles)])
+        self.act(alert)
 
     def _answer(self, message: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):  # nobody reads, or it has ended; then it is written afterwards
@@ -130,14 +132,7 @@ class Telling:
                 from ms_summary_bridge.monitor.watchdog.after import write_after
 
                 with self._writing:
-                    problems = write_after(
-                        items,
-                        directory=self._directory,
-                        summary=summary or "",
-                        rank=place.rank,
-                        ranks=place.ranks,
-                        host=place.host,
-                    )
+                    problems = write_after(items, self._directory, summary or "", place)
             except Exception as error:  # whoever is to be told will be all the same
                 problems = [repr(error)]
             for problem in problems:

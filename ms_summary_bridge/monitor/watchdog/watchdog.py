@@ -2,9 +2,9 @@
 
 Imports neither mindspore nor numpy while the training lives.
 
-It is no part of the training's process, so that nothing that stops that one, a C call that holds the GIL for ever
-among it, stops the watchdog. It looks a few times in a minute, sends nothing that would touch the training, and ends
-with the training, however that ends.
+It is a process of its own, so that what stops the training, such as a C call that holds the GIL for ever, does not stop
+the watchdog. It looks a few times in a minute, sends nothing that would touch the training, and ends with the training,
+however that ends.
 """
 
 from __future__ import annotations
@@ -24,20 +24,10 @@ from ms_summary_bridge.monitor.model.sample import Note
 from ms_summary_bridge.monitor.watchdog.assignment import Assignment, Begun, poll_secs
 from ms_summary_bridge.monitor.watchdog.death import Ending, describe_death, find_lost_peers, read_ending
 from ms_summary_bridge.monitor.watchdog.hang_limits import Hang, HangDetector, Recovery
-from ms_summary_bridge.monitor.watchdog.hang_report import (
-    Findings,
-    describe_hang,
-    describe_recovery,
-    report_text,
-)
+from ms_summary_bridge.monitor.watchdog.hang_report import Findings, describe_hang, describe_recovery, report_text
 from ms_summary_bridge.monitor.watchdog.heartbeat import Beat, HeartbeatReader
 from ms_summary_bridge.monitor.watchdog.memory_words import MemoryWitness
-from ms_summary_bridge.monitor.watchdog.process_state import (
-    ProcessState,
-    find_descendants,
-    is_same_program,
-    read_state,
-)
+from ms_summary_bridge.monitor.watchdog.process_state import ProcessState, find_descendants, is_same_program, read_state
 from ms_summary_bridge.monitor.watchdog.stacks import StackReader
 from ms_summary_bridge.monitor.watchdog.telling import Telling
 
@@ -72,7 +62,7 @@ class Watchdog:
         self._poll = select.poll()
         self._poll.register(messages, select.POLLIN)
         self._process = -1
-        with contextlib.suppress(OSError, AttributeError):  # before Linux 5.3 there is none, and it ends a poll later
+        with contextlib.suppress(OSError, AttributeError):  # missing before Linux 5.3: it ends a poll later
             self._process = os.pidfd_open(assignment.pid)
             self._poll.register(self._process, select.POLLIN)
         state = read_state(assignment.pid)
@@ -95,7 +85,7 @@ class Watchdog:
             if not self._is_deaf:
                 self._wait(self._poll_secs)
             elif not self._wait_for_end(_GONE_SECS):
-                break  # it has become another program, of which there is nothing to watch
+                break  # it has become another program, which is not watched
         self._telling.close()
 
     def _find_process(self) -> ProcessState | None:
@@ -147,8 +137,7 @@ class Watchdog:
             alert = describe_recovery(event, self._telling.place.rank, self._assignment.pid)
             self._telling.console.write(f"{alert.headline()}\n")
             self._telling.files.write({"kind": "recovered", **alert.plain()})
-            self._telling.record(alert)
-            self._telling.act(alert)
+            self._telling.record_and_act(alert)
 
     # ------------------------------------------------------------------ a hang
 
@@ -161,9 +150,10 @@ class Watchdog:
         brief = report_text(alert, findings, place.thread_ident, is_whole=False)
         self._telling.console.write(f"{brief}  all stacks: {path}\n")
         whole = report_text(alert, findings, place.thread_ident, is_whole=True)
-        files.write({"kind": "hang", **alert.plain(), "found": _plain(findings)}, whole, path)
-        self._telling.record(alert)
-        self._telling.act(alert)
+        files.write(
+            {"kind": "hang", **alert.plain(), "found": msgspec.to_builtins(findings, str_keys=True)}, whole, path
+        )
+        self._telling.record_and_act(alert)
 
     def _investigate(self) -> Findings:
         pid = self._assignment.pid
@@ -242,25 +232,15 @@ class Watchdog:
                 os.kill(pid, signum)
             self._wait_for_end(secs)
         for fork in forks:
-            there = read_state(fork.pid)
-            if there is not None and there.started == fork.started:
+            state = read_state(fork.pid)
+            if state is not None and state.started == fork.started:
                 with contextlib.suppress(OSError):
                     os.kill(fork.pid, signal.SIGKILL)
 
     def _wait_for_end(self, secs: float) -> bool:
         """Returns whether the process has ended, which is waited for."""
-        deadline = time.monotonic() + secs
-        while self._find_process() is not None:
-            if time.monotonic() >= deadline:
-                return False
-            self._wait(min(self._poll_secs, max(0.0, deadline - time.monotonic())))
-        return True
-
-
-def _plain(findings: Findings) -> dict[str, Any]:
-    """Returns findings for a line of JSON."""
-    plain: dict[str, Any] = msgspec.to_builtins(findings, str_keys=True)
-    return plain
+        every = min(self._poll_secs, secs)
+        return wait_for(lambda: self._find_process() is None or None, every, secs, sleep=self._wait) is not None
 
 
 def main() -> int:

@@ -91,7 +91,7 @@ def _shorten(text: str) -> str:
 
 
 def judge(dialect: Dialect, status: int, body: bytes) -> tuple[Verdict, str]:
-    """Returns what an answer means, and the reason in words where it is no success."""
+    """Returns what an answer means, and for a failure the reason in words."""
     if status == 429 or status >= 500:
         return "again", f"HTTP status {status}"
     if not 200 <= status < 300:

@@ -29,7 +29,7 @@ _FIRST_WAIT: Final = 1.0
 _LONGEST_WAIT: Final = 30.0
 _MAX_ANSWER: Final = 64 << 10
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
-_SHORTEST_SECRET: Final = 6  # shorter parts of an address, such as v2 or send, are no secrets
+_SHORTEST_SECRET: Final = 6  # shorter parts of an address, such as v2 or send, may be shown
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from ms_summary_bridge.monitor.alarms.rules.rule import Observation, Rule, Streak, say_number
+from ms_summary_bridge.monitor.alarms.rules.rule import Observation, Rule, Streak, ValueRule, say_number
 from ms_summary_bridge.monitor.model.alert import Alert
 
 __all__ = ["Overload", "Threshold"]
 
 
-class Threshold(Rule):
+class Threshold(ValueRule):
     """A value that is past a bound, several times in a row."""
 
     name: ClassVar[str] = "threshold"
@@ -18,18 +18,14 @@ class Threshold(Rule):
     def __init__(
         self, *, metric: str = "loss", above: float | None = None, below: float | None = None, times: int = 1
     ) -> None:
-        self.metrics = self.watched = (metric,)
-        self._metric = metric
+        super().__init__(metric)
+        self.watched = (metric,)
         self._above = above
         self._below = below
         self._times = times
         self._streak = Streak()
 
-    def observe(self, point: Observation) -> Alert | None:
-        """See `Rule`."""
-        value = point.values.get(self._metric)
-        if value is None or point.overflow:
-            return None
+    def _take(self, point: Observation, value: float) -> Alert | None:
         is_high = self._above is not None and value > self._above
         bound, way = (self._above, "above") if is_high else (self._below, "below")
         is_past = is_high or (self._below is not None and value < self._below)
@@ -78,7 +74,7 @@ class Overload(Rule):
         self._since: dict[str, tuple[float, int]] = {}  # when each value went past its bound, and at which step
 
     def observe(self, point: Observation) -> Alert | None:
-        """See `Rule`."""
+        """Takes one point."""
         found = None
         for metric, (kind, bound) in self._bounds.items():
             value = point.values.get(metric)

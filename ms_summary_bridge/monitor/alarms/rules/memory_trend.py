@@ -20,7 +20,7 @@ _LEAST: Final = 16  # points that a trend takes
 _AGREE: Final = 0.85  # of all pairs of points that must rise: what has found its level does not
 _LEAST_SECS: Final = 600.0  # that a trend takes, and
 _REACH: Final = 10.0  # it says nothing of what is farther ahead than so many times what was seen
-_STEADY: Final = 0.7  # of the slope at first that must be left at last: what fills up and comes to rest is no leak
+_STEADY: Final = 0.7  # of the slope at first that must be left at last: what fills up and comes to rest does not leak
 _FAST: Final = 4  # points in a row, each above the one before, that are enough where
 _FAST_SECS: Final = 300.0  # no more is left than these, and
 _FAST_SHARE: Final = 0.4  # so much of the limit is in use already: what fills at the beginning comes to rest
@@ -89,7 +89,7 @@ class MemoryTrend(Rule):
         self._last: dict[str, deque[tuple[float, float, int]]] = {}  # the last seconds, values and steps
 
     def observe(self, point: Observation) -> Alert | None:
-        """See `Rule`."""
+        """Takes one point."""
         if self._begin is None:
             self._begin = point.step
         is_warm = point.step - self._begin >= self._warm_up

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ms_summary_bridge.monitor.alarms.rules.rule import Observation, Rule, Streak, say_number
+from ms_summary_bridge.monitor.alarms.rules.rule import Observation, Rule, Streak, ValueRule, say_number
 from ms_summary_bridge.monitor.model.alert import Alert
 
 __all__ = ["GradientVanishing", "Nonfinite", "OverflowStreak"]
@@ -23,7 +23,7 @@ class Nonfinite(Rule):
         self._streaks = {metric: Streak() for metric in self.metrics}
 
     def observe(self, point: Observation) -> Alert | None:
-        """See `Rule`."""
+        """Takes one point."""
         if point.overflow:
             return None
         found = None
@@ -64,7 +64,7 @@ class OverflowStreak(Rule):
         self._streak = Streak()
 
     def observe(self, point: Observation) -> Alert | None:
-        """See `Rule`."""
+        """Takes one point."""
         if point.overflow is None:
             return None
         count = self._streak.add(point, is_on=point.overflow, steps=point.steps)
@@ -83,22 +83,18 @@ class OverflowStreak(Rule):
         )
 
 
-class GradientVanishing(Rule):
+class GradientVanishing(ValueRule):
     """A gradient norm of almost nothing, for many steps."""
 
     name: ClassVar[str] = "gradient_vanishing"
-    metrics = ("grad_norm",)
 
     def __init__(self, *, below: float = 1e-9, steps: int = 50) -> None:
+        super().__init__("grad_norm")
         self._below = below
         self._steps = steps
         self._streak = Streak()
 
-    def observe(self, point: Observation) -> Alert | None:
-        """See `Rule`."""
-        value = point.values.get("grad_norm")
-        if value is None or point.overflow:
-            return None
+    def _take(self, point: Observation, value: float) -> Alert | None:
         is_low = value < self._below
         count = self._streak.add(point, is_on=is_low)
         if not is_low or count < self._steps:

@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from ms_summary_bridge.monitor.alarms.rules.rule import Observation, Rule
+from ms_summary_bridge.monitor.alarms.rules.rule import Observation, ValueRule
 from ms_summary_bridge.monitor.model.alert import Alert
 
 __all__ = ["NotImproving"]
 
 
-class NotImproving(Rule):
+class NotImproving(ValueRule):
     """A value that has reached no new best for many steps."""
 
     name: ClassVar[str] = "not_improving"
@@ -21,8 +21,7 @@ class NotImproving(Rule):
     def __init__(
         self, *, metric: str = "loss", patience: int = 10_000, min_delta: float = 0.0, mode: str = "min"
     ) -> None:
-        self.metrics = (metric,)
-        self._metric = metric
+        super().__init__(metric)
         self._patience = patience
         self._min_delta = min_delta
         self._sign = 1.0 if mode == "min" else -1.0
@@ -31,10 +30,8 @@ class NotImproving(Rule):
         self._block: list[float] = []
         self._best: tuple[float, int] | None = None
 
-    def observe(self, point: Observation) -> Alert | None:
-        """See `Rule`."""
-        value = point.values.get(self._metric)
-        if value is None or point.overflow or not math.isfinite(value):
+    def _take(self, point: Observation, value: float) -> Alert | None:
+        if not math.isfinite(value):
             return None
         self._block.append(value)
         if len(self._block) < self._size:

@@ -16,7 +16,7 @@ import msgspec
 
 from ms_summary_bridge.monitor.model.alert import Alert, Severity
 
-__all__ = ["Level", "Observation", "Rule", "Streak", "find_rule", "make_rule", "rule_names", "say_number"]
+__all__ = ["Level", "Observation", "Rule", "Streak", "ValueRule", "find_rule", "make_rule", "rule_names", "say_number"]
 
 
 class Observation(msgspec.Struct):
@@ -111,6 +111,22 @@ class Rule:
             since_step=since,
             fields=fields,
         )
+
+
+class ValueRule(Rule):
+    """A rule about one metric; it does not look at steps that were skipped for an overflow."""
+
+    def __init__(self, metric: str) -> None:
+        self.metrics = (metric,)
+        self._metric = metric
+
+    def observe(self, point: Observation) -> Alert | None:
+        """Takes the value of one point, if it has one."""
+        value = point.values.get(self._metric)
+        return None if value is None or point.overflow else self._take(point, value)
+
+    def _take(self, point: Observation, value: float) -> Alert | None:
+        raise NotImplementedError
 
 
 _HOMES: Final[dict[str, tuple[str, str]]] = {

@@ -12,7 +12,7 @@ from ms_summary_bridge.monitor.model.alert import Alert
 __all__ = ["ThroughputDrop"]
 
 _SLICES: Final = 6  # a window is looked at whenever a sixth of it is over
-_LEAST: Final = 3  # steps of a window: one slow step among very long ones is no drop
+_LEAST: Final = 3  # steps of a window: one slow step among very long ones is not a drop
 _HISTORY: Final = 60  # windows, of which the median is the speed to compare with
 _CREEP: Final = (
     0.8  # of `ratio`: how far below the best of the training a speed is too little that was fallen to slowly
@@ -47,7 +47,7 @@ class ThroughputDrop(Rule):
         self._uses: dict[str, deque[float]] = {}
 
     def observe(self, point: Observation) -> Alert | None:
-        """See `Rule`."""
+        """Takes one point."""
         values = point.values
         step_secs = values.get("step_time")
         if step_secs is not None:
