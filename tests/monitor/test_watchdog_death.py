@@ -139,6 +139,18 @@ def test_a_rank_that_ends_for_another_names_it(tmp_path: Path) -> None:
     assert "rank 1 was lost before it (SIGKILL)" in alert["message"]
 
 
+def test_a_rank_that_waits_for_a_lost_one_names_it(tmp_path: Path) -> None:
+    """Without a launcher that ends it."""
+    section = json.dumps({"run_id": "run", "watchdog": {"floor": 1}})
+    for rank, kind, code in ((1, "sigkill", -signal.SIGKILL), (0, "hang", 0)):
+        run("dying_loop.py", tmp_path, kind, section, code=code, RANK_ID=str(rank), RANK_SIZE="2")
+        lines = ended(tmp_path / "default" / "run" / f"rank_{rank}")
+    (alert,) = [line for line in lines if line["kind"] == "alert"]
+    assert (alert["rule"], alert["step"], alert["fields"]["lost_ranks"]) == ("hang", 3, [1])
+    assert alert["message"].endswith("; rank 1 was lost before it (SIGKILL)")
+    assert alert["advice"].startswith("look at the rank that was lost first")
+
+
 def test_a_hang_before_the_beginning_is_recorded_where_the_training_goes_on(tmp_path: Path) -> None:
     section = {"run_id": None, "watchdog": {"compile_limit": 1}}
     run("dying_loop.py", tmp_path, "hang before", json.dumps(section), code=0)

@@ -19,7 +19,7 @@ import msgspec
 
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.sinks.journal import json_lines
-from ms_summary_bridge.monitor.watchdog.hang_report import HANG_LOG, alert_at
+from ms_summary_bridge.monitor.watchdog.hang_report import HANG_LOG, PEER_ADVICE, alert_at, say_lost
 from ms_summary_bridge.monitor.watchdog.heartbeat import Beat
 
 __all__ = ["Ending", "describe_death", "find_lost_peers", "read_ending"]
@@ -33,7 +33,7 @@ _ADVICE: Final = {
     "crashed": "native code failed: look at the console's last lines and the core file; `python -X faulthandler` tells "
     "the Python line",
     "code": "something called exit in C or os._exit: look at the console's last lines",
-    "peer": "look at the rank that was lost first: the others end for it",
+    "peer": PEER_ADVICE,
     "unknown": "the kernel of this host does not say how: look at its memory, and ask the launcher for its code",
 }
 
@@ -112,9 +112,9 @@ def describe_death(
     """
     how = "was ended by " if ending.signum is not None else "ended with "
     message = f"process {pid} {how}{ending.title} without a word, after step {beat.step} ({beat.phase})"
+    message += say_lost(peers)
     if peers:
-        kind, first = "peer", peers[0]
-        message += f"; rank {first['rank']} was lost before it ({first['ending']})"
+        kind = "peer"
     elif ending.signum == signal.SIGKILL:
         kind = "killed"
         message += "; the OOM killer was at work" if was_oom else ""

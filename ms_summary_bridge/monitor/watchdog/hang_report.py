@@ -7,7 +7,8 @@ import os
 import stat
 import threading
 import time
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -21,6 +22,7 @@ from ms_summary_bridge.training.phases import KINDS
 
 __all__ = [
     "HANG_LOG",
+    "PEER_ADVICE",
     "Console",
     "Findings",
     "HangFiles",
@@ -29,9 +31,12 @@ __all__ = [
     "describe_recovery",
     "is_regular",
     "report_text",
+    "say_lost",
+    "within",
 ]
 
 HANG_LOG: Final = "hang.jsonl"
+_Result = TypeVar("_Result")
 
 _DOING: Final = {**KINDS, "start": "beginning", "end": "ending"}
 _ADVICE: Final = {
@@ -46,7 +51,8 @@ _ADVICE: Final = {
     "evaluation": "the evaluation does not return: look at its data set and the stack",
     "other": "what lies between two epochs does not return: the stack names it",
 }
-_WRITE_SECS: Final = 5.0
+PEER_ADVICE: Final = "look at the rank that was lost first: the others end for it, or wait for it"
+_DISK_SECS: Final = 5.0
 _CONSOLE_SECS: Final = 1.0
 
 
@@ -69,9 +75,15 @@ def alert_at(beat: Beat, rank: int, **values: Any) -> Alert:
     return Alert(step=beat.step, epoch=beat.epoch, rank=rank, wall_time=time.time(), **values)
 
 
-def describe_hang(hang: Hang, rank: int, pid: int) -> Alert:
-    """Returns the alarm of a hang."""
+def say_lost(peers: Sequence[dict[str, Any]]) -> str:
+    """Returns which rank was lost first, to be added to a message; empty where all are there."""
+    return f"; rank {peers[0]['rank']} was lost before it ({peers[0]['ending']})" if peers else ""
+
+
+def describe_hang(hang: Hang, rank: int, pid: int, peers: Sequence[dict[str, Any]] = ()) -> Alert:
+    """Returns the alarm of a hang; `peers` are from `find_lost_peers`."""
     beat = hang.beat
+    message = f"no sign of life for {hang.age:.0f} s, {_DOING[beat.phase]} (limit {hang.limit:.0f} s)"
     return alert_at(
         beat,
         rank,
@@ -79,9 +91,9 @@ def describe_hang(hang: Hang, rank: int, pid: int) -> Alert:
         value=round(hang.age, 3),
         bound=round(hang.limit, 3),
         severity="critical",
-        message=f"no sign of life for {hang.age:.0f} s, {_DOING[beat.phase]} (limit {hang.limit:.0f} s)",
-        advice=_ADVICE.get(beat.phase, _ADVICE["start"]),
-        fields={"phase": beat.phase, "pid": pid},
+        message=message + say_lost(peers),
+        advice=PEER_ADVICE if peers else _ADVICE.get(beat.phase, _ADVICE["start"]),
+        fields={"phase": beat.phase, "pid": pid, "lost_ranks": [peer["rank"] for peer in peers]},
     )
 
 
@@ -164,6 +176,15 @@ def is_regular(descriptor: int) -> bool:
     return False
 
 
+def within(secs: float, call: Callable[[], _Result]) -> _Result | None:
+    """Returns what a call returns; None if that takes too long: a disk that hangs holds up nothing else."""
+    found: list[_Result] = []
+    thread = threading.Thread(target=lambda: found.append(call()), daemon=True)
+    thread.start()
+    thread.join(secs)
+    return found[0] if found else None
+
+
 class HangFiles:
     """`hang.jsonl` and a report for each hang, in the directory of one rank.
 
@@ -181,9 +202,7 @@ class HangFiles:
 
     def write(self, line: dict[str, Any], report: str = "", path: str = "") -> None:
         """Adds a line, and writes a report beside it."""
-        thread = threading.Thread(target=self._write, args=(line, report, path), daemon=True)
-        thread.start()
-        thread.join(_WRITE_SECS)
+        within(_DISK_SECS, lambda: self._write(line, report, path))
 
     def _write(self, line: dict[str, Any], report: str, path: str) -> None:
         with contextlib.suppress(OSError):

@@ -16,7 +16,7 @@ from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.alert_config import ActionConfig
 from ms_summary_bridge.monitor.model.sample import Note
 from ms_summary_bridge.monitor.watchdog.assignment import Assignment
-from ms_summary_bridge.monitor.watchdog.hang_report import Console, HangFiles
+from ms_summary_bridge.monitor.watchdog.hang_report import Console, HangFiles, within
 from ms_summary_bridge.training.distributed import rank_directory
 
 __all__ = ["Item", "Telling"]
@@ -138,9 +138,7 @@ class Telling:
             for problem in problems:
                 self.console.write(f"rank {place.rank}: {problem}\n")
 
-        thread = threading.Thread(target=write, daemon=True)  # a disk that hangs holds up nothing else
-        thread.start()
-        thread.join(_WRITE_SECS)
+        within(_WRITE_SECS, write)
 
     def close(self) -> None:
         """Waits until all who are to be told have been, but not for ever."""

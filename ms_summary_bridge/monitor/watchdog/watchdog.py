@@ -22,9 +22,15 @@ import msgspec
 from ms_summary_bridge.files.waiting import wait_for
 from ms_summary_bridge.monitor.model.sample import Note
 from ms_summary_bridge.monitor.watchdog.assignment import Assignment, Begun, poll_secs
-from ms_summary_bridge.monitor.watchdog.death import Ending, describe_death, find_lost_peers, read_ending
+from ms_summary_bridge.monitor.watchdog.death import describe_death, find_lost_peers, read_ending
 from ms_summary_bridge.monitor.watchdog.hang_limits import Hang, HangDetector, Recovery
-from ms_summary_bridge.monitor.watchdog.hang_report import Findings, describe_hang, describe_recovery, report_text
+from ms_summary_bridge.monitor.watchdog.hang_report import (
+    Findings,
+    describe_hang,
+    describe_recovery,
+    report_text,
+    within,
+)
 from ms_summary_bridge.monitor.watchdog.heartbeat import Beat, HeartbeatReader
 from ms_summary_bridge.monitor.watchdog.memory_words import MemoryWitness
 from ms_summary_bridge.monitor.watchdog.process_state import ProcessState, find_descendants, is_same_program, read_state
@@ -36,6 +42,7 @@ __all__ = ["Watchdog", "main"]
 _GONE_SECS: Final = 10.0  # between the end of a process's files and its own, where it dies
 _PEER_SECS: Final = 5.0  # in which the watchdog of another rank tells of its death, where a launcher ends this one
 _KILLED_PEER_SECS: Final = 0.5  # the same where it may be this one that was killed first
+_DISK_SECS: Final = 5.0  # that are waited for what they write
 _SESSION_SECS: Final = 120.0  # how far apart the ranks of one training may start
 
 
@@ -143,7 +150,7 @@ class Watchdog:
 
     def _report(self, hang: Hang) -> None:
         place = self._telling.place
-        alert = describe_hang(hang, place.rank, self._assignment.pid)
+        alert = describe_hang(hang, place.rank, self._assignment.pid, self._find_peers(time.time()))
         findings = self._investigate()
         files = self._telling.files
         path = files.report_path(alert)
@@ -185,7 +192,9 @@ class Watchdog:
         files = telling.files
         if not is_asked_for:  # at once: the launcher kills the other ranks now, and their watchdogs ask who was first
             files.write({"kind": "gone", "rank": telling.place.rank, "wall_time": died_at, "ending": ending.title})
-        peers = self._find_peers(ending, died_at, is_asked_for)
+        patience = _PEER_SECS if is_asked_for else _KILLED_PEER_SECS if ending.signum == signal.SIGKILL else 0.0
+        is_own = ending.code == 0 or ending.signum == signal.SIGINT
+        peers = [] if is_own else self._find_peers(died_at, patience)
         items = telling.end()
         if peers or not is_asked_for:
             memory, was_oom = self._memory.describe(pid)
@@ -208,14 +217,13 @@ class Watchdog:
         items.append(Note(kind="end", step=beat.step, wall_time=time.time(), text=text, fields=fields))
         telling.write_after(items)
 
-    def _find_peers(self, ending: Ending, died_at: float, is_asked_for: bool) -> list[dict[str, Any]]:
-        """Returns the ranks that were lost before: where one is killed, the launcher ends the others."""
+    def _find_peers(self, until: float, patience: float = 0.0) -> list[dict[str, Any]]:
+        """Returns the ranks that were lost before: where one is killed, the others wait, or the launcher ends them."""
         place, since = self._telling.place, self._since - _SESSION_SECS
-        if place.ranks <= 1 or ending.code == 0 or ending.signum == signal.SIGINT:
+        look = partial(find_lost_peers, self._telling.run_directory, place.rank, since, until)
+        if place.ranks <= 1 or not self._telling.run_directory:
             return []
-        patience = _PEER_SECS if is_asked_for else _KILLED_PEER_SECS if ending.signum == signal.SIGKILL else 0.0
-        look = partial(find_lost_peers, self._telling.run_directory, place.rank, since, died_at)
-        return wait_for(lambda: look() or None, 0.1, patience) or []
+        return within(_DISK_SECS + patience, lambda: wait_for(lambda: look() or None, 0.1, patience)) or []
 
     def _kill(self) -> None:
         """Ends the training, and the forks of it, which may not notice that it has gone."""
