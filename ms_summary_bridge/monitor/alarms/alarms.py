@@ -140,15 +140,10 @@ class Alarms:
         self._session_steps += facts.steps
         if not self._steps:
             return
-        of_step = {
-            "loss": facts.loss,
-            "grad_norm": facts.grad_norm,
-            "loss_scale": facts.loss_scale,
-            "step_time": facts.step_time,
-            "data_time": facts.data_time,
-            "overflow": None if facts.overflow is None else float(facts.overflow),
-        }
-        values = {**given, **{name: value for name, value in of_step.items() if value is not None}}
+        values = dict(given)
+        for name in _OF_STEPS:
+            if (value := getattr(facts, name)) is not None:
+                values[name] = float(value)
         self._seen.update(values)
         point = Observation(
             facts.step, values, monotonic, wall_time, facts.steps, facts.epoch, self._training.rank, facts.overflow

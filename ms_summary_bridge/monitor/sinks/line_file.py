@@ -7,6 +7,7 @@ it is dropped and counted.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 from collections.abc import Callable
@@ -169,17 +170,13 @@ class LineFile:
         return True
 
     def _is_there(self) -> bool:
-        try:
-            there, ours = os.stat(self.path), os.fstat(self._descriptor)
-        except OSError:
-            return False
-        return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
+        with contextlib.suppress(OSError):
+            return os.path.samestat(os.stat(self.path), os.fstat(self._descriptor))
+        return False
 
     def _rotate(self) -> bool:
         root, ending = os.path.splitext(self.path)
-        number = 1
-        while os.path.exists(f"{root}.{number}{ending}"):
-            number += 1
+        number = next(number for number in itertools.count(1) if not os.path.exists(f"{root}.{number}{ending}"))
         try:
             os.rename(self.path, f"{root}.{number}{ending}")
         except OSError as error:

@@ -37,9 +37,8 @@ class _Trend:
     """Points of one metric, ever wider apart."""
 
     def __init__(self) -> None:
-        self.steps: list[float] = []
-        self.times: list[float] = []
-        self.values: list[float] = []
+        self.points: list[tuple[float, float, float]] = []
+        """Step, monotonic seconds and value of each."""
         self._stride = 1
         self._skipped = 0
 
@@ -49,14 +48,11 @@ class _Trend:
         if self._skipped < self._stride:
             return False
         self._skipped = 0
-        self.steps.append(float(point.step))
-        self.times.append(point.monotonic)
-        self.values.append(value)
-        if len(self.values) > _POINTS:
+        self.points.append((float(point.step), point.monotonic, value))
+        if len(self.points) > _POINTS:
             # The older half goes thinner, the beginning goes first: allocators grow at the start, and are done then.
             self._stride *= 2
-            for series in (self.steps, self.times, self.values):
-                del series[::2]
+            del self.points[::2]
         return True
 
 
@@ -104,7 +100,7 @@ class MemoryTrend(Rule):
             trend = self._trends.get(metric)
             if trend is None:
                 trend = self._trends[metric] = _Trend()
-            if trend.add(point, value) and limit is not None and len(trend.values) >= _LEAST:
+            if trend.add(point, value) and limit is not None and len(trend.points) >= _LEAST:
                 found = self._judge(point, metric, trend, limit)
                 if found is not None:
                     return found
@@ -128,8 +124,7 @@ class MemoryTrend(Rule):
         return self._say(point, metric, value, limit, rise * len(rises) / steps, left / 3600.0, last[0][2])
 
     def _judge(self, point: Observation, metric: str, trend: _Trend, limit: float) -> Alert | None:
-        values = np.array(trend.values)
-        steps, times = np.array(trend.steps), np.array(trend.times)
+        steps, times, values = np.array(trend.points).T
         first, second = np.triu_indices(len(values), 1)
         rise, apart, secs = values[second] - values[first], steps[second] - steps[first], times[second] - times[first]
         if not np.all(apart > 0) or not np.all(secs > 0):
@@ -146,7 +141,7 @@ class MemoryTrend(Rule):
         hours_left = max(0.0, limit - value) / per_sec / 3600.0
         if hours_left > min(self._hours, _REACH * span / 3600.0):
             return None
-        return self._say(point, metric, value, limit, per_step, hours_left, int(trend.steps[0]))
+        return self._say(point, metric, value, limit, per_step, hours_left, int(steps[0]))
 
     def _say(
         self,
