@@ -104,7 +104,7 @@ def test_a_loss_that_is_no_number_is_never_the_best_and_never_saved(result: dict
     answer = result["no_number"]
     assert answer["best"][0] == answer["last"][0] == 4  # step 2 has a NaN before it, 6 and 8 are none themselves
     assert answer["files"] == files(2, 4)
-    assert answer["log"] == ["SaveBestCheckpoint: the loss is inf at step 6: nothing is saved while it is"]
+    assert answer["log"] == ["SaveBestCheckpoint: the loss is inf at step 6: nothing is saved while that lasts"]
 
 
 def test_a_full_disk_is_said_once_and_costs_only_what_it_must(result: dict[str, Any]) -> None:
@@ -149,7 +149,7 @@ def test_of_a_metric_for_each_class_one_class_decides_and_never_their_mean(resul
     assert answer["eval/recall"]["best"] is answer["eval/matrix"]["best"] is None
     there = "(it has eval_loss, recall/0, recall/1): no best is chosen"
     assert answer["log"] == [
-        f"SaveBestCheckpoint: the metric 'recall' has a number for each class {there}",
+        f"SaveBestCheckpoint: the metric 'recall' has a number for each class: give `eval/recall/<class>` {there}",
         f"SaveBestCheckpoint: the metric 'matrix' is not a number {there}",
     ]
 

@@ -215,7 +215,8 @@ class SaveBestCheckpoint(Callback):
         what = f"the evaluation has no metric {name!r}"
         if name in metrics:
             is_split = any(other.startswith(f"{name}/") for other in numbers)
-            what = f"the metric {name!r} " + ("has a number for each class" if is_split else "is not a number")
+            split = f"has a number for each class: give `{self._monitor}/<class>`"
+            what = f"the metric {name!r} {split if is_split else 'is not a number'}"
         self.faults.warn("metric", f"{what} (it has {', '.join(sorted(numbers)) or 'none'}): no best is chosen")
 
     # ------------------------------------------------------------------
@@ -246,7 +247,7 @@ class SaveBestCheckpoint(Callback):
         self._read_loss()
         if not self._loss.is_finite:
             self.faults.warn(
-                "loss", f"the loss is {self._loss.last} at step {self._step}: nothing is saved while it is"
+                "loss", f"the loss is {self._loss.last} at step {self._step}: nothing is saved while that lasts"
             )
             return None
         is_best = self._keeps_best and files.is_better(value)
