@@ -20,8 +20,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ms_summary_bridge.monitor.checkpoints.checkpoint_files import CheckpointFiles, read_state
+from ms_summary_bridge.monitor.checkpoints.checkpoint_files import CheckpointFiles
 from ms_summary_bridge.monitor.checkpoints.checkpoint_place import CheckpointPlace
+from ms_summary_bridge.monitor.checkpoints.checkpoint_state import read_state
 from ms_summary_bridge.training.distributed import find_process_rank
 
 LINES = 20_000

@@ -22,7 +22,7 @@ import mindspore
 import numpy as np
 from mindspore import nn
 from mindspore.dataset import NumpySlicesDataset
-from mindspore.train import Accuracy, Callback, Model
+from mindspore.train import Accuracy, Callback, ConfusionMatrix, Model, Recall
 
 from ms_summary_bridge import SaveBestCheckpoint, SummaryBridge, UsageError
 from ms_summary_bridge.errors import LogdirError
@@ -318,6 +318,35 @@ def unknown_metric(base: Path) -> dict[str, Any]:
     return shown(saver, directory)
 
 
+def per_class(base: Path) -> dict[str, Any]:
+    """A metric with a number for each class: one class of it, the whole of it, and one that is no number."""
+    answer: dict[str, Any] = {}
+    for monitor in ("eval/recall/1", "eval/recall", "eval/matrix"):
+        directory = base / "per_class" / monitor.replace("/", "_")
+        mindspore.set_seed(1)
+        network = nn.Dense(3, 2)
+        loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
+        metrics = {"recall": Recall(), "matrix": ConfusionMatrix(2)}
+        model = Model(network, loss, nn.Adam(network.trainable_params(), 0.05), metrics=metrics)
+        saver, seen = SaveBestCheckpoint(monitor, "max", directory=directory), Evaluations()
+        data = {"dataset_sink_mode": False, "valid_dataset_sink_mode": False}
+        model.fit(2, dataset(), dataset(9), callbacks=[saver, seen], **data)
+        answer[monitor] = {**shown(saver, directory), "recalls": seen.recalls}
+    return answer
+
+
+class Evaluations(Callback):
+    """Keeps the recall of each class."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recalls: list[list[float]] = []
+
+    def on_eval_end(self, run_context: Any) -> None:
+        """Keeps it."""
+        self.recalls.append([float(number) for number in run_context.original_args().metrics["recall"]])
+
+
 def configured(base: Path) -> dict[str, Any]:
     """`monitor_config: true`, in a directory of its own because it says no other."""
     here = os.getcwd()
@@ -411,6 +440,7 @@ def main() -> None:
             no_directory,
             of_a_rank,
             unknown_metric,
+            per_class,
         ),
         *(configured, configured_keys, refused),
     ):

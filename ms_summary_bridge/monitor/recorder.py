@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from ms_summary_bridge.live_writer.link import WriterLink
-from ms_summary_bridge.monitor.alarms.actions import AlertSource
+from ms_summary_bridge.monitor.alarms.actions.message import AlertSource
 from ms_summary_bridge.monitor.alarms.alarm_sink import AlarmSink
 from ms_summary_bridge.monitor.alarms.alarms import Alarms
 from ms_summary_bridge.monitor.alarms.device_rules import metrics_of_rules

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from ms_summary_bridge.errors import BridgeError, ConfigError, MissingDependencyError
-from ms_summary_bridge.monitor.alarms.actions import OUTSIDE, name_action
+from ms_summary_bridge.monitor.alarms.actions.message import OUTSIDE, name_action
 from ms_summary_bridge.monitor.alarms.alarms import list_actions
 from ms_summary_bridge.monitor.config.fields import OWN_TYPES
 from ms_summary_bridge.monitor.model.config import MonitorConfig

@@ -54,6 +54,13 @@ def run_scenarios(base: Path, names: list[str]) -> Scenarios:
     return Scenarios(base, json.loads(result.read_text()))
 
 
+def msrun(port: int, logs: Path) -> list[str]:
+    """Returns the program that starts two ranks of a script."""
+    program = str(Path(sys.executable).parent / "msrun")
+    ranks = ("--worker_num=2", "--local_worker_num=2", "--join=True")
+    return [program, *ranks, f"--master_port={port}", f"--log_dir={logs}"]
+
+
 @contextlib.contextmanager
 def script(
     name: str, *arguments: str, cwd: Path, program: list[str] | None = None, **options: Any

@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from tests.bridge_scripts.runs import (
     Scenarios,
     boards,
     milestones,
+    msrun,
     output_of,
     run_scenarios,
     script,
@@ -293,9 +293,7 @@ def test_a_value_is_shown_while_the_training_runs(tmp_path: Path, tensorboard_se
 @pytest.mark.slow
 def test_two_ranks_share_a_directory(tmp_path: Path) -> None:
     port = str(random.randrange(20_000, 30_000))
-    msrun = [str(Path(sys.executable).parent / "msrun"), "--worker_num=2", "--local_worker_num=2", "--join=True"]
-    program = [*msrun, f"--master_port={port}", f"--log_dir={tmp_path / 'log'}"]
-    with script("ends.py", "ranks", str(tmp_path), cwd=tmp_path, program=program) as process:
+    with script("ends.py", "ranks", str(tmp_path), cwd=tmp_path, program=msrun(port, tmp_path / "log")) as process:
         assert process.wait(200) == 0, output_of(tmp_path)
     run = tmp_path / "run"
     assert sorted(path.name for path in run.iterdir()) == ["rank_0", "rank_1"]

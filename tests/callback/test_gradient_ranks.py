@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.bridge_scripts.runs import output_of, script, series, summaries
+from tests.bridge_scripts.runs import msrun, output_of, script, series, summaries
 from tests.conftest import TESTS
 
 pytestmark = pytest.mark.mindspore
@@ -25,11 +24,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
         processes = []
         for number, job in enumerate(JOBS):
             (base / job).mkdir()
-            msrun = [
-                *(str(Path(sys.executable).parent / "msrun"), "--worker_num=2", "--local_worker_num=2"),
-                *(f"--master_port={8151 + number}", f"--log_dir={base / job / 'logs'}", "--join=True"),
-            ]
-            started = script(str(TESTS / "train_two_ranks.py"), str(base / job), cwd=base, program=msrun)
+            program = msrun(8151 + number, base / job / "logs")
+            started = script(str(TESTS / "train_two_ranks.py"), str(base / job), cwd=base, program=program)
             processes.append(stack.enter_context(started))
         codes = [process.wait(280) for process in processes]
     assert codes == [0, 0], output_of(base)

@@ -324,7 +324,7 @@ def test_suggest_counts_the_steps_of_the_session() -> None:
 def test_suggest_needs_a_journal_with_samples(tmp_path: Path, here: Here) -> None:
     done = here("suggest", tmp_path / "none.jsonl")
     assert done.returncode == 1
-    assert "there is no journal" in done.stderr
+    assert "holds no journal" in done.stderr
     journal = write_journal(tmp_path / "metrics.jsonl", healthy(5))
     done = here("suggest", journal)
     assert done.returncode == 2

@@ -24,8 +24,8 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 import pytest
 
-from ms_summary_bridge.monitor.alarms.actions import ActionError, AlertSource, deliver, message_text
-from ms_summary_bridge.monitor.alarms.actions.runner import ActionRunner
+from ms_summary_bridge.monitor.alarms.actions.message import ActionError, AlertSource, message_text
+from ms_summary_bridge.monitor.alarms.actions.runner import ActionRunner, deliver
 from ms_summary_bridge.monitor.alarms.actions.webhook import send
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.alert_config import (

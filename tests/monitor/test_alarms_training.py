@@ -15,7 +15,7 @@ import pytest
 
 from ms_summary_bridge.cli.app import main
 from ms_summary_bridge.events import Summary
-from tests.bridge_scripts.runs import boards, events, series, summaries
+from tests.bridge_scripts.runs import boards, events, msrun, output_of, script, series, summaries
 from tests.conftest import ROOT, TESTS
 from tests.monitor_run import strict_lines
 
@@ -134,22 +134,9 @@ def test_the_process_ends_with_the_code_of_choice(trainings: Trainings) -> None:
 @pytest.mark.slow
 def test_two_ranks_stop_after_the_same_step_for_a_nan_on_one(tmp_path: Path) -> None:
     """B26: the other one is not left in a collective."""
-    program = Path(sys.executable).parent
-    with (tmp_path / "output.txt").open("ab") as output:
-        done = subprocess.run(
-            [
-                *(str(program / "msrun"), "--worker_num=2", "--local_worker_num=2", "--master_port=8139"),
-                *(f"--log_dir={tmp_path / 'logs'}", "--join=True"),
-                *(str(TESTS / "monitor_scripts" / "alarm_ranks.py"), str(tmp_path / "out")),
-            ],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{program}{os.pathsep}{os.environ['PATH']}"},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            timeout=250,
-        )
-    assert done.returncode == 0, (tmp_path / "output.txt").read_text()
+    ranks_script, program = TESTS / "monitor_scripts" / "alarm_ranks.py", msrun(8139, tmp_path / "logs")
+    with script(str(ranks_script), str(tmp_path / "out"), cwd=tmp_path, program=program) as process:
+        assert process.wait(250) == 0, output_of(tmp_path)
     ranks = [strict_lines(tmp_path / "out" / "default" / "run" / f"rank_{rank}") for rank in (0, 1)]
     stops = [[line for line in lines if line["kind"] == "stop"] for lines in ranks]
     assert [len(stop) for stop in stops] == [1, 1]

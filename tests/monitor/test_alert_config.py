@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ms_summary_bridge.errors import ConfigError
-from ms_summary_bridge.monitor.alarms.rules import find_rule, make_rule, rule_names
+from ms_summary_bridge.monitor.alarms.rules.rule import find_rule, make_rule, rule_names
 from ms_summary_bridge.monitor.config.file import load_config
 from ms_summary_bridge.monitor.config.schema import build_section_schema
 from ms_summary_bridge.monitor.model.alert_config import ActionConfig, CommandConfig, WebhookConfig

@@ -104,7 +104,7 @@ def test_a_loss_that_is_no_number_is_never_the_best_and_never_saved(result: dict
     answer = result["no_number"]
     assert answer["best"][0] == answer["last"][0] == 4  # step 2 has a NaN before it, 6 and 8 are none themselves
     assert answer["files"] == files(2, 4)
-    assert answer["log"] == ["SaveBestCheckpoint: the loss is inf at step 6: nothing is saved while it is"]
+    assert answer["log"] == ["SaveBestCheckpoint: the loss is inf at step 6: nothing is saved while that lasts"]
 
 
 def test_a_full_disk_is_said_once_and_costs_only_what_it_must(result: dict[str, Any]) -> None:
@@ -137,6 +137,20 @@ def test_a_metric_that_is_not_there_is_said_with_those_that_are(result: dict[str
     assert (answer["best"], answer["last"]) == (None, [16, 2, None])
     assert answer["log"] == [
         "SaveBestCheckpoint: the evaluation has no metric 'f1' (it has accuracy, eval_loss): no best is chosen"
+    ]
+
+
+def test_of_a_metric_for_each_class_one_class_decides_and_never_their_mean(result: dict[str, Any]) -> None:
+    answer = result["per_class"]
+    one = answer["eval/recall/1"]
+    recalls = [each[1] for each in one["recalls"]]
+    assert one["best"] == [*((8, 1), (16, 2))[int(np.argmax(recalls))], max(recalls)]
+    assert all(recall != np.mean(each) for recall, each in zip(recalls, one["recalls"], strict=True))
+    assert answer["eval/recall"]["best"] is answer["eval/matrix"]["best"] is None
+    there = "(it has eval_loss, recall/0, recall/1): no best is chosen"
+    assert answer["log"] == [
+        f"SaveBestCheckpoint: the metric 'recall' has a number for each class: give `eval/recall/<class>` {there}",
+        f"SaveBestCheckpoint: the metric 'matrix' is not a number {there}",
     ]
 
 

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from ms_summary_bridge.errors import LogdirError, UsageError
-from ms_summary_bridge.monitor.checkpoints.checkpoint_files import STATE_NAME, CheckpointFiles, Mode, read_state
+from ms_summary_bridge.monitor.checkpoints.checkpoint_files import CheckpointFiles
+from ms_summary_bridge.monitor.checkpoints.checkpoint_state import STATE_NAME, Mode, read_state
 from ms_summary_bridge.monitor.checkpoints.checkpoint_value import LossWindow, mode_of
 from tests.conftest import ROOT, TESTS
 from tests.save_endlessly import LINES

@@ -16,8 +16,8 @@ from typing import IO, Any
 
 import pytest
 
-from ms_summary_bridge.monitor.checkpoints.checkpoint_files import read_state
 from ms_summary_bridge.monitor.checkpoints.checkpoint_place import LOCK_NAME, CheckpointPlace
+from ms_summary_bridge.monitor.checkpoints.checkpoint_state import read_state
 from ms_summary_bridge.training.distributed import ProcessRank
 from tests.conftest import ROOT, TESTS
 from tests.monitor.test_checkpoint_files import assert_whole

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ms_summary_bridge.monitor.alarms.earlier import read_level
-from ms_summary_bridge.monitor.alarms.rules import Level, Observation, make_rule
+from ms_summary_bridge.monitor.alarms.rules.rule import Level, Observation, make_rule
 from ms_summary_bridge.monitor.config.file import load_config
 from tests.loss_curves import Curve, bad, fall, flat, healthy, joined, noisy
 from tests.monitor_run import Engine, strict_lines

@@ -31,7 +31,7 @@ for _ in range(2):
 
 def clean_environment(**more: str) -> dict[str, str]:
     """Returns this environment without a job's own variables."""
-    own = {name: value for name, value in os.environ.items() if name not in (*launch._JOBS, *launch._ADDRESSES)}
+    own = {name: value for name, value in os.environ.items() if name not in (*launch.JOBS, *launch.ADDRESSES)}
     return {**own, "PYTHONPATH": str(ROOT), **more}
 
 
@@ -88,7 +88,7 @@ def test_hosts_of_one_launch_may_start_apart_but_not_for_ever(
 
 def test_a_note_that_was_never_finished_is_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "_calls", itertools.count(1))
-    for name in launch._ADDRESSES:
+    for name in launch.ADDRESSES:
         monkeypatch.delenv(name, raising=False)
     (tmp_path / ".launch-local-1.1.json").write_bytes(b"")
     run = launch.join_run(str(tmp_path), ProcessRank(rank=1, ranks=2))

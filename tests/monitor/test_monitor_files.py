@@ -94,7 +94,7 @@ def test_a_journal_goes_on_in_a_new_file_when_it_is_long(tmp_path: Path) -> None
 
 
 def test_a_journal_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(LogdirError, match="there is no journal"):
+    with pytest.raises(LogdirError, match="holds no journal"):
         list(read_journal(tmp_path))
     with pytest.raises(LogdirError, match="cannot be read"):
         list(read_journal(tmp_path / "nowhere" / "metrics.jsonl"))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.bridge_scripts.runs import Scenarios, boards, output_of, series, summaries
+from tests.bridge_scripts.runs import Scenarios, boards, msrun, output_of, series, summaries
 from tests.conftest import ROOT, TESTS, MindInsightServer, TensorBoardServer
 from tests.monitor_run import strict_lines, values_of
 
@@ -345,11 +345,7 @@ def test_what_gets_no_number_is_named_once_with_what_it_takes(scenarios: Scenari
 
 @pytest.mark.slow
 def test_two_ranks_share_one_run(tmp_path: Path) -> None:
-    msrun = [
-        *(str(Path(sys.executable).parent / "msrun"), "--worker_num=2", "--local_worker_num=2"),
-        *("--master_port=8137", f"--log_dir={tmp_path / 'logs'}", "--join=True"),
-    ]
-    run_script(tmp_path, msrun, "ranks.py", str(tmp_path / "out"))
+    run_script(tmp_path, msrun(8137, tmp_path / "logs"), "ranks.py", str(tmp_path / "out"))
     (run,) = (path for path in (tmp_path / "out" / "default").iterdir() if path.is_dir())
     ranks = [strict_lines(run / f"rank_{rank}") for rank in (0, 1)]
     for rank, lines in enumerate(ranks):

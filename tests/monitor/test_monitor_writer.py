@@ -8,9 +8,7 @@ import pytest
 
 from ms_summary_bridge.errors import UsageError
 from ms_summary_bridge.monitor.model.sample import Note, Sample
-from ms_summary_bridge.monitor.sinks import detached_sink
-from ms_summary_bridge.monitor.sinks.detached_sink import DetachedSink
-from ms_summary_bridge.monitor.sinks.writer import Writer
+from ms_summary_bridge.monitor.sinks.writer import DetachedSink, Writer
 from ms_summary_bridge.training.faults import Faults
 
 
@@ -123,14 +121,11 @@ def test_how_much_a_sink_lacks_is_said_at_the_end(caplog: pytest.LogCaptureFixtu
     ]
 
 
-def test_a_detached_sink_that_waits_holds_up_nobody(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(detached_sink, "_CLOSE_SECS", 0.1)
+def test_a_detached_sink_that_waits_holds_up_nobody(caplog: pytest.LogCaptureFixture) -> None:
     calls: list[str] = []
     faults = Faults("test")
     first, second = First(calls, "open"), Second(calls)
-    writer = Writer(lambda: [DetachedSink(first, "slow", faults), second], faults)
+    writer = Writer(lambda: [DetachedSink(first, "slow", faults, close_secs=0.1), second], faults)
     count = 20_100  # 100 more than may wait
     for begin in range(0, count, 10_000):  # not more at once than the writer itself takes
         for step in range(begin, min(begin + 10_000, count)):

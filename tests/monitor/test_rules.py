@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ms_summary_bridge.monitor.alarms.rules import Observation, Rule, make_rule, rule_names
+from ms_summary_bridge.monitor.alarms.rules.rule import Observation, Rule, make_rule, rule_names
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.config import DEFAULT_ALERTS
 

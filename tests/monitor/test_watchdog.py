@@ -303,13 +303,13 @@ def test_stacks_of_another_process(child: subprocess.Popen[bytes]) -> None:
         reader = StackReader(Offer(child.pid, signum, shared))
         (fork,) = find_descendants(child.pid)
         assert is_same_program(child.pid, fork.pid)
-        text = reader._ask(child.pid)
+        text = reader.ask(child.pid)
         assert stack_of(text, ident).strip().endswith("in <module>"), text
         assert "wait_in_thread" in text
         (answering,) = re.findall(r"Current thread 0x([0-9a-f]+)", text)
         assert "_wait_for_ever" in stack_of(text, int(answering, 16)), "nobody else gets the signal"
-        assert "wait_in_fork" in reader._ask(fork.pid), "a fork answers by itself"
-        assert "wait_in_thread" not in reader._ask(fork.pid)
+        assert "wait_in_fork" in reader.ask(fork.pid), "a fork answers by itself"
+        assert "wait_in_thread" not in reader.ask(fork.pid)
         assert child.poll() is None
     finally:
         os.close(shared)

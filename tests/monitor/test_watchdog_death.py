@@ -12,25 +12,24 @@ from typing import Any
 
 import pytest
 
-from ms_summary_bridge.monitor.watchdog import memory_words
 from ms_summary_bridge.monitor.watchdog.death import Ending, describe_death, find_lost_peers, read_ending
 from ms_summary_bridge.monitor.watchdog.heartbeat import Beat
-from ms_summary_bridge.monitor.watchdog.memory_words import MemoryWitness, read_kernel_log
+from ms_summary_bridge.monitor.watchdog.memory_words import MemoryWitness
 from ms_summary_bridge.runs.logdir import discover
 from ms_summary_bridge.runs.reading import RunReading, read_points
-from tests.bridge_scripts.runs import wait_until
+from tests.bridge_scripts.runs import msrun, script, wait_until
 from tests.conftest import ROOT, TESTS
 from tests.monitor_run import strict_lines
 
 SCRIPTS = TESTS / "monitor_scripts"
 
 
-def run(script: str, directory: Path, *arguments: str, code: int | None = None, **environment: str) -> str:
+def run(name: str, directory: Path, *arguments: str, code: int | None = None, **environment: str) -> str:
     """Runs a training to its end; returns what it and its watchdog said."""
     path = directory / "output.txt"
     with path.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, str(SCRIPTS / script), str(directory), *arguments],
+            [sys.executable, str(SCRIPTS / name), str(directory), *arguments],
             cwd=directory,
             env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
             stdin=subprocess.DEVNULL,
@@ -75,8 +74,8 @@ def shown(directory: Path) -> dict[str, list[tuple[int, str]]]:
 )
 def test_a_death_without_a_word_is_told(tmp_path: Path, kind: str, code: int, ending: str) -> None:
     told = tmp_path / "told.json"
-    script = "import os; open(os.environ['TOLD'], 'w').write(os.environ['ALERT_JSON'])"
-    section = {"alert_actions": ["log", {"command": [sys.executable, "-c", script]}]}
+    program = "import os; open(os.environ['TOLD'], 'w').write(os.environ['ALERT_JSON'])"
+    section = {"alert_actions": ["log", {"command": [sys.executable, "-c", program]}]}
     run("dying_loop.py", tmp_path, kind, json.dumps(section), code=code, TOLD=str(told))
     lines = ended(tmp_path / "default" / "run" / "rank_0")
     (alert,) = [line for line in lines if line["kind"] == "alert"]
@@ -140,6 +139,18 @@ def test_a_rank_that_ends_for_another_names_it(tmp_path: Path) -> None:
     assert "rank 1 was lost before it (SIGKILL)" in alert["message"]
 
 
+def test_a_rank_that_waits_for_a_lost_one_names_it(tmp_path: Path) -> None:
+    """Without a launcher that ends it."""
+    section = json.dumps({"run_id": "run", "watchdog": {"floor": 1}})
+    for rank, kind, code in ((1, "sigkill", -signal.SIGKILL), (0, "hang", 0)):
+        run("dying_loop.py", tmp_path, kind, section, code=code, RANK_ID=str(rank), RANK_SIZE="2")
+        lines = ended(tmp_path / "default" / "run" / f"rank_{rank}")
+    (alert,) = [line for line in lines if line["kind"] == "alert"]
+    assert (alert["rule"], alert["step"], alert["fields"]["lost_ranks"]) == ("hang", 3, [1])
+    assert alert["message"].endswith("; rank 1 was lost before it (SIGKILL)")
+    assert alert["advice"].startswith("look at the rank that was lost first")
+
+
 def test_a_hang_before_the_beginning_is_recorded_where_the_training_goes_on(tmp_path: Path) -> None:
     section = {"run_id": None, "watchdog": {"compile_limit": 1}}
     run("dying_loop.py", tmp_path, "hang before", json.dumps(section), code=0)
@@ -185,6 +196,44 @@ def test_a_training_that_is_killed_tells_its_last_checkpoint(tmp_path: Path) -> 
     wait_until(lambda: "monitor/alarms/death" in shown(tmp_path / "default" / "run"))
 
 
+@pytest.mark.slow
+@pytest.mark.mindspore
+def test_a_rank_that_is_killed_is_told_by_every_rank(tmp_path: Path) -> None:
+    """msrun kills the ranks that are left once one is lost: they name it, and each its own last checkpoint."""
+    (tmp_path / "told").mkdir()
+    ranks = [tmp_path / "out" / "default" / "run" / f"rank_{rank}" for rank in (0, 1)]
+    arguments, program = (str(tmp_path / "out"), str(tmp_path / "told")), msrun(8141, tmp_path / "logs")
+    # Ended once they are told: the scheduler would go on for half a minute.
+    with script(str(SCRIPTS / "dying_rank.py"), *arguments, cwd=tmp_path, program=program):
+        for rank in ranks:
+            wait_until(lambda rank=rank: is_told(rank), timeout_secs=120)
+    alerts = []
+    for number, rank in enumerate(ranks):
+        (alert,) = [line for line in strict_lines(rank) if line["kind"] == "alert"]
+        assert (alert["rule"], alert["step"], alert["fields"]["signal"]) == ("death", 5, signal.SIGKILL)
+        saved = ranks[0].parent / "checkpoints" / rank.name / "checkpoint_step_4.ckpt"
+        assert alert["fields"]["checkpoint"] == {"step": 4, "path": str(saved)}
+        assert f"last checkpoint: step 4, {saved}" in alert["message"]
+        (told,) = map(json.loads, (tmp_path / "told" / f"{rank.name}.jsonl").read_text().splitlines())
+        assert (told["rule"], told["message"]) == ("death", alert["message"])
+        assert (
+            f"CRITICAL death: step 5, epoch 1, rank {number}: "
+            in (tmp_path / "logs" / f"worker_{number}.log").read_text()
+        )
+        files = ranks[0].parent / "summary" / rank.name
+        wait_until(lambda files=files: "monitor/alarms/death" in shown(files))
+        assert shown(files)["monitor/alarms/death"] == [(5, "scalar")]
+        alerts.append(alert)
+    assert [alert["fields"]["lost_ranks"] for alert in alerts] == [[1], []]
+    assert "rank 1 was lost before it (SIGKILL)" in alerts[0]["message"]
+
+
+def is_told(rank: Path) -> bool:
+    """Whether a journal has the end, and what became of the action."""
+    found = {line["kind"] for line in strict_lines(rank)} if (rank / "metrics.jsonl").exists() else set()
+    return {"end", "action"} <= found
+
+
 @pytest.mark.mindspore
 def test_a_loss_that_stays_far_above_its_best_is_told_in_a_real_training(tmp_path: Path) -> None:
     for kind in ("well", "diverge"):
@@ -228,17 +277,15 @@ def test_how_a_process_ended(code: str, ending: Ending, is_taken: bool) -> None:
     os.close(pidfd)
 
 
-def test_the_oom_killer_is_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oom_killer_is_recognised(tmp_path: Path) -> None:
     group = tmp_path / "group"
     group.mkdir()
     (group / "memory.events").write_text("low 0\nmax 3\noom 0\noom_kill 1\n")
     (group / "memory.max").write_text("1073741824\n")
     (group / "memory.peak").write_text("1073700000\n")
-    monkeypatch.setattr(memory_words, "_find_group", lambda _: (group, memory_words._V2))
     log = tmp_path / "kmsg"
     log.write_text("6,1,2,-;other: nothing\n")
-    monkeypatch.setattr(memory_words, "read_kernel_log", lambda pid: read_kernel_log(pid, path=str(log)))
-    witness = MemoryWitness(os.getpid())
+    witness = MemoryWitness(os.getpid(), groups=str(group), kernel_log=str(log))
     witness.look()
     lines, was_oom = witness.describe(4242)
     assert not was_oom
@@ -257,11 +304,11 @@ def test_the_oom_killer_is_recognised(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_only_deaths_of_this_session_are_those_of_peers(tmp_path: Path) -> None:
-    for rank, moment in ((0, 50.0), (1, 90.0), (2, 10.0)):
+    for rank, moment in ((0, 50.0), (1, 90.0), (2, 10.0), (3, 95.0)):
         (tmp_path / f"rank_{rank}").mkdir()
-        line = {"kind": "death", "rank": rank, "wall_time": moment}
+        line = {"kind": "gone", "rank": rank, "wall_time": moment, "ending": "SIGKILL"}
         (tmp_path / f"rank_{rank}" / "hang.jsonl").write_text(json.dumps(line) + "\n{torn")
-    assert [line["rank"] for line in find_lost_peers(str(tmp_path), 0, 40.0, "hang.jsonl")] == [1]
+    assert [line["rank"] for line in find_lost_peers(str(tmp_path), 0, 40.0, 95.0)] == [1]
 
 
 def test_each_ending_has_words_of_its_own() -> None:

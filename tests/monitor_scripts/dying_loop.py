@@ -25,6 +25,7 @@ ENDS = {
     "sigterm": lambda: os.kill(os.getpid(), signal.SIGTERM),
     "ctrl-c": lambda: os.kill(os.getpid(), signal.SIGINT),
     "well": lambda: None,
+    "hang": lambda: time.sleep(4),
 }
 
 

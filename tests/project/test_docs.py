@@ -17,7 +17,7 @@ import typer
 from tensorboardX import SummaryWriter
 
 from ms_summary_bridge.cli.app import EXIT_CODES, app, main
-from ms_summary_bridge.monitor.alarms.rules import rule_names
+from ms_summary_bridge.monitor.alarms.rules.rule import rule_names
 from ms_summary_bridge.values import Value
 from tests.mindspore_run import event, histogram, image, scalar, tensor, write_summary
 from tools.quickstart_check import read_series

@@ -23,8 +23,8 @@ from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from ms_summary_bridge.formats.wire import LENGTH_DELIMITED, varint
 from ms_summary_bridge.live_writer.live_run import LiveRun
 from ms_summary_bridge.live_writer.run_config import LiveRunConfig
-from ms_summary_bridge.monitor.checkpoints.checkpoint_files import STATE_NAME as CHECKPOINTS
 from ms_summary_bridge.monitor.checkpoints.checkpoint_place import LOCK_NAME
+from ms_summary_bridge.monitor.checkpoints.checkpoint_state import STATE_NAME as CHECKPOINTS
 from ms_summary_bridge.monitor.config.file import load_config
 from ms_summary_bridge.monitor.model.sample import Sample
 from ms_summary_bridge.monitor.sinks.backends import TEXT_LOG

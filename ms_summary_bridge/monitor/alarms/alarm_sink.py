@@ -9,12 +9,20 @@ from collections.abc import Callable
 from typing import Final
 
 from ms_summary_bridge.files.atomic import replace_file
-from ms_summary_bridge.monitor.alarms.actions import OUTSIDE, AlertSource, message_text, name_action, outcome_note
+from ms_summary_bridge.monitor.alarms.actions.message import (
+    OUTSIDE,
+    AlertSource,
+    message_text,
+    name_action,
+    outcome_note,
+)
 from ms_summary_bridge.monitor.alarms.actions.runner import ActionRunner
-from ms_summary_bridge.monitor.alarms.alarms import Alarms, AlertNote, describe_checkpoint
+from ms_summary_bridge.monitor.alarms.alarms import Alarms
+from ms_summary_bridge.monitor.alarms.alert_note import AlertNote, describe_checkpoint
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.alert_config import ActionConfig
 from ms_summary_bridge.monitor.model.sample import Note, Sample
+from ms_summary_bridge.monitor.sinks.writer import Sink
 
 __all__ = ["REPORT", "AlarmSink"]
 
@@ -23,16 +31,10 @@ REPORT: Final = "stop_report"
 _CLOSE_SECS: Final = 15.0
 
 
-class AlarmSink:
+class AlarmSink(Sink):
     """Shows samples to the rules, and does what alarms ask for.
 
-    Args:
-        alarms: The rules.
-        origin: Which training this is.
-        directory: This rank's.
-        exit_code: With which the process ends after a stop; for the report.
-        warn: Called with (kind, message).
-        put: Takes notes, from any thread, also while all is being closed.
+    `put` takes notes from any thread, also while all is being closed. `exit_code` is for the report.
     """
 
     def __init__(
@@ -77,9 +79,6 @@ class AlarmSink:
             elif action.kind == "stop" and not self._has_reported:
                 self._has_reported = True  # what came first is the reason; what follows from it is in the journal
                 self._report(note)
-
-    def flush(self) -> None:
-        """Does nothing: what is written here is written at once."""
 
     def close(self) -> None:
         """Waits until the outside knows what it can."""

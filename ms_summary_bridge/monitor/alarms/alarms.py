@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Final
 
-import msgspec
-
-from ms_summary_bridge.monitor.alarms.actions import OUTSIDE
+from ms_summary_bridge.monitor.alarms.actions.message import OUTSIDE
+from ms_summary_bridge.monitor.alarms.alert_note import alert_note, watchdog_note
 from ms_summary_bridge.monitor.alarms.device_rules import is_of_device, memory_limits
 from ms_summary_bridge.monitor.alarms.earlier import read_level
-from ms_summary_bridge.monitor.alarms.rules import Level, Observation, Rule, make_rule
+from ms_summary_bridge.monitor.alarms.rules.rule import Level, Observation, Rule, make_rule
 from ms_summary_bridge.monitor.alarms.stop import StopAgreement
 from ms_summary_bridge.monitor.metrics.device import memory_totals
 from ms_summary_bridge.monitor.model.alert import Alert
@@ -29,52 +30,31 @@ from ms_summary_bridge.monitor.model.sample import Note, Sample
 from ms_summary_bridge.training.facts import StepFacts, TrainingFacts
 from ms_summary_bridge.training.faults import Faults
 
-__all__ = ["Alarms", "AlertNote", "alert_note", "describe_checkpoint", "list_actions", "watchdog_note"]
+__all__ = ["Alarms", "list_actions"]
 
 _OF_STEPS: Final = ("loss", "grad_norm", "loss_scale", "overflow", "step_time", "data_time")
 """What is known of every step, whether it is measured or not."""
 
 _LEVELS: Final = {"info": logging.INFO, "warning": logging.WARNING, "critical": logging.CRITICAL}
-_WIDTH: Final = 78
 _KEPT: Final = 64  # checkpoints that are remembered
 
 
-class AlertNote(Note, kw_only=True):
-    """An alarm on its way to the sinks.
-
-    Attributes:
-        alert: The alarm.
-        actions: What is to be done.
-        checkpoint: Step and path of the last checkpoint from before it; None for none that is known.
-    """
-
-    alert: Alert
-    actions: tuple[ActionConfig, ...] = ()
-    checkpoint: tuple[int, str] | None = None
-
-
+@dataclass(eq=False)
 class _Armed:
     """A rule, and when it spoke last of each value."""
 
-    def __init__(self, rule: Rule, config: AlertConfig, actions: tuple[ActionConfig, ...], cool_down: float) -> None:
-        self.rule = rule
-        self.after_steps = config.after_steps
-        self.is_default = not config.params
-        self.actions = actions
-        self.cool_down = cool_down
-        self.last: dict[str, float] = {}
-        self.silent: dict[str, int] = {}
+    rule: Rule
+    config: AlertConfig
+    actions: tuple[ActionConfig, ...]
+    cool_down: float
+    last: dict[str, float] = field(default_factory=dict)
+    silent: Counter[str] = field(default_factory=Counter)
 
 
 class Alarms:
     """The rules of one training.
 
-    Args:
-        config: Which rules there are, and what they do.
-        training: The training.
-        put: Takes notes, from either thread.
-        faults: Is told what fails.
-        stop: How ranks agree on a stop.
+    `put` takes notes, from either thread.
     """
 
     def __init__(
@@ -91,7 +71,7 @@ class Alarms:
         self.stop = stop
         self.actions = list_actions(config)
         """All that may be done, each once."""
-        self.counts: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
         """How many alarms each rule raised."""
         self.ask: Callable[[], None] | None = None
         """Is called where an alarm asks the training thread for something."""
@@ -116,10 +96,9 @@ class Alarms:
         cool_down = config.callback.cool_down if alert.cool_down is None else alert.cool_down
         try:
             metrics = make_rule(alert.rule, params).metrics
-            if any(name in _OF_STEPS for name in metrics):
-                self._steps.append(_Armed(make_rule(alert.rule, params), alert, actions, cool_down))
-            if any(name not in _OF_STEPS for name in metrics):
-                self._samples.append(_Armed(make_rule(alert.rule, params), alert, actions, cool_down))
+            for rules, is_of_steps in ((self._steps, True), (self._samples, False)):
+                if any((name in _OF_STEPS) == is_of_steps for name in metrics):
+                    rules.append(_Armed(make_rule(alert.rule, params), alert, actions, cool_down))
         except Exception as error:
             self._faults.warn(f"rule {alert.rule}", f"the rule {alert.rule} is left out: {error!r}")
 
@@ -134,26 +113,24 @@ class Alarms:
         That a CPU has no figures of its own is nothing to tell of a rule which nobody wrote down.
         """
         on_cpu = self._training.device.startswith("CPU")
-        found: dict[str, list[str]] = {}
-        for armed in dict.fromkeys((*self._steps, *self._samples)):
+        found: dict[str, dict[str, None]] = {}
+        for armed in (*self._steps, *self._samples):
             metrics = armed.rule.metrics
-            is_told = not (on_cpu and armed.is_default and all(is_of_device(name) for name in metrics))
-            if is_told and not self._seen.union(waiting).intersection(metrics):
-                rules = found.setdefault(metrics[0], [])
-                rules += [armed.rule.name] if armed.rule.name not in rules else []
-        return found
+            is_usual = on_cpu and not armed.config.params and all(is_of_device(name) for name in metrics)
+            if not is_usual and not self._seen.union(waiting).intersection(metrics):
+                found.setdefault(metrics[0], {})[armed.rule.name] = None
+        return {metric: list(rules) for metric, rules in found.items()}
 
     def recall(self, directory: str) -> None:
         """Learns from the journal in a rank's directory what the run had reached before, on the thread that writes."""
-        known: dict[str, Level | None] = {}
+        levels: dict[str, Level | None] = {}
         for armed in (*self._steps, *self._samples):
             if type(armed.rule).recall is Rule.recall:
                 continue
             metric = armed.rule.metrics[0]
-            if metric not in known:
-                known[metric] = read_level(directory, metric, initial_step=self._training.initial_step)
-            level = known[metric]
-            if level is not None:
+            if metric not in levels:
+                levels[metric] = read_level(directory, metric, initial_step=self._training.initial_step)
+            if (level := levels[metric]) is not None:
                 armed.rule.recall(level)
 
     # ------------------------------------------------------------------ what is seen
@@ -163,15 +140,10 @@ class Alarms:
         self._session_steps += facts.steps
         if not self._steps:
             return
-        of_step = {
-            "loss": facts.loss,
-            "grad_norm": facts.grad_norm,
-            "loss_scale": facts.loss_scale,
-            "step_time": facts.step_time,
-            "data_time": facts.data_time,
-            "overflow": None if facts.overflow is None else float(facts.overflow),
-        }
-        values = {**given, **{name: value for name, value in of_step.items() if value is not None}}
+        values = dict(given)
+        for name in _OF_STEPS:
+            if (value := getattr(facts, name)) is not None:
+                values[name] = float(value)
         self._seen.update(values)
         point = Observation(
             facts.step, values, monotonic, wall_time, facts.steps, facts.epoch, self._training.rank, facts.overflow
@@ -215,30 +187,22 @@ class Alarms:
             rules.remove(armed)
 
     def _consider(self, armed: _Armed, alert: Alert, now: float) -> None:
-        if armed.after_steps and self._session_steps <= armed.after_steps:
+        if armed.config.after_steps and self._session_steps <= armed.config.after_steps:
             return
         last = armed.last.get(alert.metric)
         if last is not None and now - last < armed.cool_down:
-            armed.silent[alert.metric] = armed.silent.get(alert.metric, 0) + 1
+            armed.silent[alert.metric] += 1
             return
         armed.last[alert.metric] = now
         self.raise_alarm(alert, armed.actions, silent=armed.silent.pop(alert.metric, 0))
 
     # ------------------------------------------------------------------ what is raised
 
-    def _count(self, alert: Alert) -> int:
-        count = self.counts[alert.rule] = self.counts.get(alert.rule, 0) + 1
-        return count
-
     def take(self, alert: Alert, titles: Sequence[str]) -> None:
-        """Takes an alarm of the watchdog, which has told the console and done its actions itself.
-
-        Args:
-            alert: The alarm, or that one is over.
-            titles: Its actions.
-        """
-        count = 0 if alert.severity == "info" else self._count(alert)
-        self._put(watchdog_note(alert, ranks=self._training.ranks, count=count, titles=titles))
+        """Takes an alarm of the watchdog, which has told the console and done its actions itself."""
+        if alert.severity != "info":
+            self.counts[alert.rule] += 1
+        self._put(watchdog_note(alert, ranks=self._training.ranks, count=self.counts[alert.rule], titles=titles))
 
     def note_checkpoint(self, step: int, path: str) -> None:
         """Learns of a checkpoint that was saved after a step."""
@@ -262,17 +226,15 @@ class Alarms:
     def raise_alarm(self, alert: Alert, actions: tuple[ActionConfig, ...], *, silent: int = 0) -> None:
         """Raises an alarm, whatever its rule and the cool-down say.
 
-        Args:
-            alert: The alarm.
-            actions: What is done.
-            silent: How often it would have been raised since the last time.
+        `silent` is how often it would have been raised since the last time.
         """
         kinds = [action.kind for action in actions]
+        self.counts[alert.rule] += 1
         good = [saved for saved in self._checkpoints if saved[0] < alert.first_step and os.path.exists(saved[1])]
         note = alert_note(
             alert,
             ranks=self._training.ranks,
-            count=self._count(alert),
+            count=self.counts[alert.rule],
             titles=[action.title for action in actions],
             silent=silent,
             stops="stop" in kinds,
@@ -289,50 +251,6 @@ class Alarms:
             self.ask()
 
 
-def alert_note(
-    alert: Alert,
-    *,
-    ranks: int,
-    count: int,
-    titles: Sequence[str],
-    silent: int = 0,
-    stops: bool = False,
-    checkpoint: tuple[int, str] | None = None,
-) -> AlertNote:
-    """Returns an alarm as all sinks take it; there is nothing to be done for it, and the console does not say it.
-
-    Args:
-        alert: The alarm.
-        ranks: How many processes train.
-        count: How many of its rule there were, with this one.
-        titles: What is done for it.
-        silent: How often it would have been raised since the last time.
-        stops: Whether it ends the training.
-        checkpoint: Step and path of the last checkpoint from before it; None for none that is known.
-    """
-    fields: dict[str, Any] = {**msgspec.structs.asdict(alert), "fields": alert.plain()["fields"]}
-    for name in ("step", "wall_time", "rank"):  # every line of a journal has these
-        del fields[name]
-    fields |= {"since_step": alert.first_step, "actions": list(titles), "count": count, "silent": silent}
-    return AlertNote(
-        kind="alert",
-        step=alert.step,
-        wall_time=alert.wall_time,
-        text=_describe(alert, ranks, silent, stops, checkpoint),
-        fields=fields,
-        level=None,
-        alert=alert,
-        checkpoint=checkpoint,
-    )
-
-
-def watchdog_note(alert: Alert, *, ranks: int, count: int, titles: Sequence[str]) -> Note:
-    """Returns an alarm of the watchdog as all sinks take it, or that one is over; arguments as `alert_note`."""
-    if alert.severity == "info":
-        return Note(kind="milestone", step=alert.step, wall_time=alert.wall_time, text=alert.message, level=None)
-    return alert_note(alert, ranks=ranks, count=count, titles=titles)
-
-
 def list_actions(config: MonitorConfig) -> tuple[ActionConfig, ...]:
     """Returns every action of a configuration, each once."""
     watchdog = config.watchdog
@@ -340,22 +258,3 @@ def list_actions(config: MonitorConfig) -> tuple[ActionConfig, ...]:
     # The watchdog, which is another process, does these alone.
     actions += [action for action in watchdog.actions or () if watchdog.enable and action.kind in OUTSIDE]
     return tuple(dict.fromkeys(actions))
-
-
-def _describe(alert: Alert, ranks: int, silent: int, stops: bool, checkpoint: tuple[int, str] | None) -> str:
-    title = f" ALARM: {alert.rule} "
-    place = f"step {alert.step}" + (f", epoch {alert.epoch}" if alert.epoch is not None else "")
-    place += f", rank {alert.rank}" if ranks > 1 else ""
-    lines = [title.center(_WIDTH, "="), f"{place}: {alert.message}"]
-    lines += [alert.advice] if alert.advice else []
-    lines += [f"{silent} more since the last alarm"] if silent else []
-    if stops:
-        lines.append("the training is stopped; " + describe_checkpoint(checkpoint))
-    return "\n".join([*lines, "=" * _WIDTH])
-
-
-def describe_checkpoint(checkpoint: tuple[int, str] | None) -> str:
-    """Returns the last good checkpoint in words."""
-    if checkpoint is None:
-        return "no checkpoint from before it is known"
-    return f"the last checkpoint from before it is of step {checkpoint[0]}: {checkpoint[1]}"

@@ -7,7 +7,7 @@ from typing import Final
 
 import psutil
 
-from ms_summary_bridge.monitor.alarms.rules import make_rule
+from ms_summary_bridge.monitor.alarms.rules.rule import make_rule
 from ms_summary_bridge.monitor.model.config import MetricConfig, MonitorConfig
 from ms_summary_bridge.training.facts import TrainingFacts
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from ms_summary_bridge.errors import LogdirError
-from ms_summary_bridge.monitor.alarms.rules import Level
+from ms_summary_bridge.monitor.alarms.rules.rule import Level
 from ms_summary_bridge.monitor.sinks.journal import journal_files
 
 __all__ = ["read_level"]
@@ -29,10 +29,7 @@ class _Line(msgspec.Struct):
 def read_level(directory: str, metric: str, *, initial_step: int = 0) -> Level | None:
     """Returns the level with which a run began, and the best that it had reached; None for an empty journal.
 
-    Args:
-        directory: Of the rank whose journal it is.
-        metric: Name of the metric.
-        initial_step: Step of the checkpoint that was loaded: what came after it counts no more. 0 where nobody says it.
+    Steps past `initial_step`, the one of the checkpoint that was loaded, count no more; 0 where nobody says it.
     """
     first: float | None = None
     best: tuple[float, int] | None = None

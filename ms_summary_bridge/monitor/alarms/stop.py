@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from ms_summary_bridge.files.atomic import create_file, replace_file
+from ms_summary_bridge.files.waiting import wait_for
 
 __all__ = ["StopAgreement", "Verdict"]
 
@@ -45,13 +46,7 @@ _OLD_SECS: Final = 30.0  # a proposal from so long before the beginning is of an
 class StopAgreement:
     """One rank's part. `poll` is called by the training thread: after each step, or of one rank once it wants to stop.
 
-    Args:
-        rank: Global rank.
-        ranks: How many there are.
-        patience: Seconds to wait for the others at the proposed step.
-        clock: Monotonic seconds.
-        wall_clock: Seconds since epoch.
-        sleep: Waits.
+    `patience` is how many seconds it waits for the others at the proposed step.
     """
 
     def __init__(
@@ -110,11 +105,7 @@ class StopAgreement:
             self._reason = reason
 
     def poll(self, step: int) -> Verdict:
-        """Returns what to do after a step. Waits, for `patience` at most, only where a stop was proposed.
-
-        Args:
-            step: The step that was just done.
-        """
+        """Returns what to do after a step. Waits, for `patience` at most, only where a stop was proposed."""
         if self._ranks <= 1:
             if self._reason is None:
                 return "go"
@@ -164,20 +155,22 @@ class StopAgreement:
     def _conclude(self, step: int) -> Verdict:
         """Waits for all acknowledgements at the proposed step."""
         assert self._target is not None
-        deadline = self._clock() + self._patience
-        while True:
-            steps = [self._read(f"ack-{self._attempt}-{rank}.json") for rank in range(self._ranks)]
-            known = [ack["step"] for ack in steps if ack is not None]
-            if any(acknowledged > self._target for acknowledged in known) or step > self._target:
-                break  # one of us was past it already
-            if len(known) == self._ranks:
-                return "stop"
-            if self._clock() >= deadline:
-                self._timeouts += 1
-                if self._reason is not None and self._timeouts >= _MAX_TIMEOUTS:
-                    return "leave"
-                break
-            self._sleep(_POLL_SECS)
+        target = self._target
+
+        def look() -> Verdict | None:
+            acks = [self._read(f"ack-{self._attempt}-{rank}.json") for rank in range(self._ranks)]
+            steps = [ack["step"] for ack in acks if ack is not None]
+            if max([step, *steps]) > target:
+                return "go"  # one of us was past it already
+            return "stop" if len(steps) == self._ranks else None
+
+        verdict = wait_for(look, _POLL_SECS, self._patience, clock=self._clock, sleep=self._sleep)
+        if verdict == "stop":
+            return "stop"
+        if verdict is None:
+            self._timeouts += 1
+            if self._reason is not None and self._timeouts >= _MAX_TIMEOUTS:
+                return "leave"
         self._attempt += 1
         self._target = None
         return "leave" if self._reason is not None and self._attempt > _MAX_PROPOSALS else "go"

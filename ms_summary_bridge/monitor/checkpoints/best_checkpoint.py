@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal
 
 import mindspore
 from mindspore.train.callback import Callback
 
 from ms_summary_bridge.callback.bridge import SummaryBridge
+from ms_summary_bridge.callback.step_values import metric_items
 from ms_summary_bridge.errors import UsageError
 from ms_summary_bridge.files.arguments import check_path
 from ms_summary_bridge.monitor.callback import MindSporeTransformersMonitor
-from ms_summary_bridge.monitor.checkpoints.checkpoint_files import Checkpoint, CheckpointFiles, CheckpointState
+from ms_summary_bridge.monitor.checkpoints.checkpoint_files import CheckpointFiles
 from ms_summary_bridge.monitor.checkpoints.checkpoint_start import CheckpointStart
+from ms_summary_bridge.monitor.checkpoints.checkpoint_state import Checkpoint
 from ms_summary_bridge.monitor.checkpoints.checkpoint_value import EVAL, LossWindow, mode_of
 from ms_summary_bridge.monitor.checkpoints.checkpoint_weights import load
 from ms_summary_bridge.training.faults import Faults, guarded
-from ms_summary_bridge.training.measures import read_outputs, to_number
+from ms_summary_bridge.training.measures import read_outputs
 from ms_summary_bridge.training.parameters import TrainingParameters
 
 __all__ = ["SaveBestCheckpoint"]
@@ -46,7 +48,8 @@ class SaveBestCheckpoint(Callback):
 
     Args:
         monitor: `loss`, for the mean over the steps since the last checkpoint, or `eval/<metric>`, for what an
-            evaluation during the training or right behind it (`model.fit`, `model.eval` with this callback) says.
+            evaluation during the training or right behind it (`model.fit`, `model.eval` with this callback) says. Of a
+            metric with a number for each class it is `eval/<metric>/<class>`, classes counted from 0.
         mode: `min` where less is better, `max` where more is; `auto` to know it by the metric's name.
         directory: Of the checkpoints. In distributed training each rank has `rank_<n>` below it, unless the name ends
             in the number of the rank already, and each decides by its own values which one is the best.
@@ -85,12 +88,17 @@ class SaveBestCheckpoint(Callback):
                 raise UsageError(f"SaveBestCheckpoint: {name} is a positive number, got {count}")
         self.faults = Faults("SaveBestCheckpoint")
         self._monitor = monitor
-        self._mode = mode_of(monitor, mode)
-        asked = os.path.abspath(os.path.expanduser(check_path("directory", directory)))
-        self._start = CheckpointStart(asked, self._make_files, self.faults)
+        make_files = partial(
+            CheckpointFiles,
+            monitor=monitor,
+            mode=mode_of(monitor, mode),
+            keep=keep_checkpoint_max,
+            warn=lambda message: self.faults.warn(message, message),
+        )
+        path = os.path.abspath(os.path.expanduser(check_path("directory", directory)))
+        self._start = CheckpointStart(path, make_files, self.faults)
         self._steps = save_checkpoint_steps
         self._epochs = 1 if save_epochs is None and save_checkpoint_steps is None else save_epochs
-        self._keep = keep_checkpoint_max
         self._keeps_best = save_best_ckpt
         self._network: weakref.ref[Any] | None = None  # of the last training, for an evaluation behind it
         self._others: list[Any] = []
@@ -111,7 +119,7 @@ class SaveBestCheckpoint(Callback):
             cells: Each takes the parameters that are its own.
 
         Raises:
-            LogdirError: There is none, it cannot be read, or it does not fit a cell, with the parameters that do not.
+            LogdirError: None was saved there, or it cannot be read, or does not fit a cell; the parameters are named.
         """
         return load(check_path("directory", directory), cells, "best")
 
@@ -195,17 +203,21 @@ class SaveBestCheckpoint(Callback):
         if self._monitor == "loss":
             return
         parameters = TrainingParameters(run_context.original_args())
-        metrics = dict(_mapping(parameters.get("metrics"))) | dict(_mapping(parameters.get("eval_results")))
+        metrics = {**(parameters.get("metrics") or {}), **(parameters.get("eval_results") or {})}
+        found = [metric_items(name, value, lambda *_: None).get("scalar", []) for name, value in metrics.items()]
+        numbers = {item["tag"].removeprefix(EVAL): item["value"].item() for items in found for item in items}
         name = self._monitor.removeprefix(EVAL)
-        if name not in metrics:
-            known = ", ".join(sorted(metrics)) or "none"
-            self.faults.warn("metric", f"the evaluation has no metric {name!r} (it has {known}): no best is chosen")
+        if name in numbers:
+            value = float(numbers[name])
+            if self._keeps_best and self._start.files is not None and self._start.files.is_better(value):
+                self._save(value)
             return
-        value = to_number(metrics[name])
-        if value is None:
-            self.faults.warn("metric", f"the metric {name!r} is not a number: no best is chosen")
-        elif self._keeps_best and self._start.files is not None and self._start.files.is_better(value):
-            self._save(value)
+        what = f"the evaluation has no metric {name!r}"
+        if name in metrics:
+            is_split = any(other.startswith(f"{name}/") for other in numbers)
+            split = f"has a number for each class: give `{self._monitor}/<class>`"
+            what = f"the metric {name!r} {split if is_split else 'is not a number'}"
+        self.faults.warn("metric", f"{what} (it has {', '.join(sorted(numbers)) or 'none'}): no best is chosen")
 
     # ------------------------------------------------------------------
 
@@ -213,16 +225,6 @@ class SaveBestCheckpoint(Callback):
         if not self._start.is_open:
             self._start.open(TrainingParameters(run_context.original_args()))
             self._step = self._point = self._start.began_at + self._start.begins_at
-
-    def _make_files(self, directory: str, goes_on: Callable[[CheckpointState], bool]) -> CheckpointFiles:
-        return CheckpointFiles(
-            directory,
-            monitor=self._monitor,
-            mode=self._mode,
-            keep=self._keep,
-            warn=lambda message: self.faults.warn(message, message),
-            goes_on=goes_on,
-        )
 
     def _read_loss(self) -> None:
         outputs, self._outputs = self._outputs, None
@@ -245,24 +247,17 @@ class SaveBestCheckpoint(Callback):
         self._read_loss()
         if not self._loss.is_finite:
             self.faults.warn(
-                "loss", f"the loss is {self._loss.last} at step {self._step}: nothing is saved while it is"
+                "loss", f"the loss is {self._loss.last} at step {self._step}: nothing is saved while that lasts"
             )
             return None
         is_best = self._keeps_best and files.is_better(value)
-        told = {"step_num": self._step, "epoch_num": self._epoch or 0}
-
-        def write(path: str) -> None:
-            # Each rank writes its own part: to merge them is a collective, and ranks need not save at the same step.
-            mindspore.save_checkpoint(network, path, integrated_save=False, append_dict=told)
-
+        # Each rank writes its own part: to merge them is a collective, and ranks need not save at the same step.
+        counts = {"step_num": self._step, "epoch_num": self._epoch or 0}
+        write = partial(mindspore.save_checkpoint, network, integrated_save=False, append_dict=counts)
         try:
+            weights = self._start.weights
             checkpoint = files.save(
-                self._step,
-                write,
-                epoch=self._epoch,
-                value=value,
-                weights=self._start.weights,
-                may_be_best=self._keeps_best,
+                self._step, write, epoch=self._epoch, value=value, weights=weights, may_be_best=self._keeps_best
             )
         except Exception as error:
             self.faults.warn(
@@ -283,7 +278,3 @@ class SaveBestCheckpoint(Callback):
             elif isinstance(other, MindSporeTransformersMonitor):
                 text = f"checkpoint saved: {path}" + (f" ({best})" if best else "")
                 other.milestone(text, checkpoint=path, value=value, is_best=is_best)
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -1,4 +1,4 @@
-"""The files of a training's checkpoints: the best one, the last few, and a state that only names whole files.
+"""The files of a training's checkpoints: the best one, the last few, and the state that names them.
 
 Imports no mindspore: who saves says how one file is written.
 
@@ -17,100 +17,27 @@ import math
 import os
 import re
 from collections.abc import Callable
-from typing import Final, Literal
+from operator import itemgetter
+from typing import Final
 
 import msgspec
 
 from ms_summary_bridge.errors import LogdirError
 from ms_summary_bridge.files.atomic import replace_file, replacing, sync
+from ms_summary_bridge.monitor.checkpoints.checkpoint_state import (
+    CHECKPOINT_FILE,
+    STATE_NAME,
+    Checkpoint,
+    CheckpointState,
+    Mode,
+    is_whole,
+    read_state,
+)
 
-__all__ = ["STATE_NAME", "Checkpoint", "CheckpointFiles", "CheckpointState", "Mode", "read_state"]
+__all__ = ["CheckpointFiles"]
 
-STATE_NAME: Final = "checkpoints.json"
 _UNFINISHED: Final = "unfinished.ckpt"
 _EARLIER: Final = re.compile(r"checkpoints\.earlier-(\d+)\.json")
-_NAME: Final = re.compile(r"checkpoint_step_(\d+)(?:_\d+)?\.ckpt")  # with a number where a step comes again
-
-Mode = Literal["min", "max"]
-
-
-class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One saved checkpoint.
-
-    Attributes:
-        file: Its name within the directory.
-        step: Step of the training, over all its sessions.
-        epoch: From 1; None where nobody said it.
-        bytes: Size of the file.
-        value: What was monitored; None where there was none, or no finite one.
-        weights: By which the weights are known again that were loaded from it.
-    """
-
-    file: str
-    step: int
-    epoch: int | None = None
-    bytes: int = 0
-    value: float | None = None
-    weights: str | None = None
-
-
-class CheckpointState(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in a directory.
-
-    Attributes:
-        monitor: Whose values are compared.
-        mode: Which of two values is the better one.
-        best: The checkpoint with the best value.
-        last: The newest ones, the newest at the end.
-        format: Of this file.
-    """
-
-    monitor: str
-    mode: Mode
-    best: Checkpoint | None = None
-    last: tuple[Checkpoint, ...] = ()
-    format: Literal[1] = 1
-
-    @property
-    def all(self) -> list[Checkpoint]:
-        """All that it names; the best may be one of the last as well."""
-        return [*([] if self.best is None else [self.best]), *self.last]
-
-    def find(self, weights: str | None) -> Checkpoint | None:
-        """Returns the newest checkpoint with these weights."""
-        return next((each for each in reversed(self.all) if weights is not None and each.weights == weights), None)
-
-
-def read_state(directory: str, name: str = STATE_NAME) -> CheckpointState | None:
-    """Returns what a directory holds, without the files that are not whole there; None where no checkpoint was saved.
-
-    Args:
-        directory: The directory.
-        name: Of the state in it; `checkpoints.earlier-<n>.json` is that of an earlier training.
-
-    Raises:
-        LogdirError: The state cannot be read.
-    """
-    path = os.path.join(directory, name)
-    try:
-        with open(path, "rb") as file:
-            state = msgspec.json.decode(file.read(), type=CheckpointState)
-    except FileNotFoundError:
-        return None
-    except (OSError, msgspec.DecodeError) as error:
-        raise LogdirError(f"{path} cannot be read: {error}; it says which checkpoints are whole") from error
-    best = state.best if state.best is not None and _is_whole(directory, state.best) else None
-    last = tuple(checkpoint for checkpoint in state.last if _is_whole(directory, checkpoint))
-    return msgspec.structs.replace(state, best=best, last=last)
-
-
-def _is_whole(directory: str, checkpoint: Checkpoint) -> bool:
-    if not _NAME.fullmatch(checkpoint.file):  # a name that leads elsewhere is none of ours
-        return False
-    try:
-        return os.stat(os.path.join(directory, checkpoint.file)).st_size == checkpoint.bytes
-    except OSError:
-        return False
 
 
 class CheckpointFiles:
@@ -119,14 +46,10 @@ class CheckpointFiles:
     What a killed session has left is put in order here: unfinished files go, a whole one that the state does not name
     yet is taken in, one that it does not name any more goes.
 
-    Args:
-        directory: Is made if it is missing.
-        goes_on: Is given what stands in the directory and says whether this training continues it. Else it begins anew:
-            the best and the newest one stay under the name of an earlier training. None if it always does.
-        monitor: Whose values are compared. The best of another monitor is not compared with.
-        mode: Which of two values is the better one.
-        keep: How many of the last are kept; the best is kept beside them.
-        warn: Is told what was found wrong.
+    `goes_on` is given what stands in the directory and says whether this training continues it; None if it always does.
+    Else it begins anew: the best and the newest one stay under the name of an earlier training. The best of another
+    `monitor` is not compared with. `keep` is how many of the last are kept beside the best, and `warn` is told what was
+    found wrong.
 
     Raises:
         OSError: The directory cannot be made, read or written.
@@ -172,7 +95,7 @@ class CheckpointFiles:
     @property
     def last(self) -> Checkpoint | None:
         """The newest checkpoint."""
-        return self._state.last[-1] if self._state.last else None
+        return self._state.newest
 
     def path(self, checkpoint: Checkpoint) -> str:
         """Returns where a checkpoint is."""
@@ -182,11 +105,10 @@ class CheckpointFiles:
         """Whether a value is better than the best one; none, NaN and the infinities never are."""
         if value is None or not math.isfinite(value):
             return False
-        known = self._state.best
-        best = None if known is None else known.value
-        if known is None or best is None or not _is_whole(self.directory, known):
+        best = self._state.best
+        if best is None or best.value is None or not is_whole(self.directory, best):
             return True
-        return value < best if self._state.mode == "min" else value > best
+        return value < best.value if self._state.mode == "min" else value > best.value
 
     def save(
         self,
@@ -202,13 +124,8 @@ class CheckpointFiles:
 
         A step that was saved last by this object is not written again: what is told of it is only its value.
 
-        Args:
-            step: Step of the training.
-            write: Writes the checkpoint to the path it is given, which ends in `.ckpt`.
-            epoch: From 1.
-            value: What is monitored.
-            weights: By which they are known again.
-            may_be_best: Whether the best is kept at all.
+        `write` writes it to the path it is given, which ends in `.ckpt`; `may_be_best` is whether the best is kept at
+        all, and the rest is as in `Checkpoint`.
 
         Raises:
             Exception: Whatever `write` raises, and OSError. Everything saved before is as it was.
@@ -217,7 +134,7 @@ class CheckpointFiles:
         if value is not None and not math.isfinite(value):
             value = None
         last = self._state.last
-        if last and self._written == step and last[-1].step == step and _is_whole(self.directory, last[-1]):
+        if last and self._written == step and last[-1].step == step and is_whole(self.directory, last[-1]):
             checkpoint = msgspec.structs.replace(last[-1], value=last[-1].value if value is None else value)
         else:
             name = self._free_name(step)
@@ -258,13 +175,14 @@ class CheckpointFiles:
         _remove(os.path.join(self.directory, _UNFINISHED))
         named = self._names(state)
         newest = max((checkpoint.step for checkpoint in state.all), default=-1)
-        adopted = []
-        for name in sorted(os.listdir(self.directory)):
-            match = _NAME.fullmatch(name)
-            if match and name not in named and (not is_known or int(match[1]) > newest):
-                size = os.stat(os.path.join(self.directory, name)).st_size
-                adopted.append(Checkpoint(file=name, step=int(match[1]), bytes=size))
-        state = msgspec.structs.replace(state, last=(*state.last, *sorted(adopted, key=lambda each: each.step)))
+        matches = map(CHECKPOINT_FILE.fullmatch, sorted(os.listdir(self.directory)))
+        unnamed = [(int(match[1]), match[0]) for match in matches if match and match[0] not in named]
+        adopted = [
+            Checkpoint(file=name, step=step, bytes=os.stat(os.path.join(self.directory, name)).st_size)
+            for step, name in sorted(unnamed, key=itemgetter(0))
+            if not is_known or step > newest
+        ]
+        state = msgspec.structs.replace(state, last=(*state.last, *adopted))
         if is_known:  # else nothing says that the files are ours to remove
             self._remove_others(state)
         return state
@@ -273,7 +191,7 @@ class CheckpointFiles:
         """Removes the checkpoints that the state does not name. One that cannot be removed is tried again next time."""
         named = self._names(state)
         for name in os.listdir(self.directory):
-            if _NAME.fullmatch(name) and name not in named:
+            if CHECKPOINT_FILE.fullmatch(name) and name not in named:
                 _remove(os.path.join(self.directory, name))
 
     def _names(self, state: CheckpointState) -> set[str]:
@@ -285,7 +203,7 @@ class CheckpointFiles:
         try:
             states = [read_state(self.directory, name) for name in names if _EARLIER.fullmatch(name)]
         except LogdirError:
-            return {name for name in names if _NAME.fullmatch(name)}
+            return {name for name in names if CHECKPOINT_FILE.fullmatch(name)}
         return {checkpoint.file for state in states if state is not None for checkpoint in state.all}
 
     def _set_aside(self) -> None:

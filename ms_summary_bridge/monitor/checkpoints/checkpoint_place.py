@@ -19,15 +19,13 @@ import msgspec
 import psutil
 
 from ms_summary_bridge.files.atomic import try_lock
+from ms_summary_bridge.monitor.sinks.launch import ADDRESSES
 from ms_summary_bridge.training.distributed import ProcessRank
 
 __all__ = ["LOCK_NAME", "CheckpointPlace"]
 
 LOCK_NAME: Final = ".in_use"
-_JOB: Final = (
-    *("MS_SCHED_HOST", "MS_SCHED_PORT", "MASTER_ADDR", "MASTER_PORT", "RANK_TABLE_FILE"),
-    *("OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"),
-)
+_LAUNCH: Final = (*ADDRESSES, "OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE")
 _MOST: Final = 1000
 _ATTEMPTS: Final = 20
 _PAUSE_SECS: Final = 0.005  # a process that looks whether it may join holds the lock no longer
@@ -46,10 +44,7 @@ class CheckpointPlace:
 
     It is the one asked for, or while another training has that, `<directory>_2` and so on.
 
-    Args:
-        directory: The one asked for.
-        place: Where this process stands in its training.
-        may_follow: Whether it may have the directory of a training of this process that has ended.
+    `may_follow` is whether it may have the directory of a training of this process that has ended.
 
     Raises:
         OSError: The directory cannot be made.
@@ -129,9 +124,9 @@ _PLACES: Final[weakref.WeakSet[CheckpointPlace]] = weakref.WeakSet()
 
 def _training(place: ProcessRank) -> str:
     """Returns what all ranks of a training, and no other, have in common."""
-    known = [os.environ[name] for name in _JOB if os.environ.get(name)]
-    if place.ranks > 1 and known:
-        return " ".join(known)
+    launch = [os.environ[name] for name in _LAUNCH if os.environ.get(name)]
+    if place.ranks > 1 and launch:
+        return " ".join(launch)
     process = os.getpid() if place.ranks == 1 else os.getppid()  # ranks that a script started one by one
     try:
         return f"{platform.node()} {process} {psutil.Process(process).create_time()}"

@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from ms_summary_bridge.monitor.checkpoints.checkpoint_files import Checkpoint, CheckpointFiles, CheckpointState
+from ms_summary_bridge.monitor.checkpoints.checkpoint_files import CheckpointFiles
 from ms_summary_bridge.monitor.checkpoints.checkpoint_place import CheckpointPlace
+from ms_summary_bridge.monitor.checkpoints.checkpoint_state import Checkpoint, CheckpointState
 from ms_summary_bridge.monitor.checkpoints.checkpoint_weights import WeightsMark
 from ms_summary_bridge.training.distributed import find_process_rank, rank_directory
 from ms_summary_bridge.training.faults import Faults
@@ -26,18 +27,10 @@ _LOG: Final = logging.getLogger("ms_summary_bridge")
 class CheckpointStart:
     """The beginning of each training of one SaveBestCheckpoint.
 
-    Args:
-        directory: The one asked for.
-        make_files: Opens the files in a directory, given what says whether the training goes on.
-        faults: Is told what the user should know.
+    `make_files` opens the files in a directory; its argument `goes_on` is that of `CheckpointFiles`.
     """
 
-    def __init__(
-        self,
-        directory: str,
-        make_files: Callable[[str, Callable[[CheckpointState], bool]], CheckpointFiles],
-        faults: Faults,
-    ) -> None:
+    def __init__(self, directory: str, make_files: Callable[..., CheckpointFiles], faults: Faults) -> None:
         self.files: CheckpointFiles | None = None
         self.is_open = True
         """Whether it is decided what the training begins with: not between its beginning and its first step."""
@@ -95,27 +88,28 @@ class CheckpointStart:
             return
         weights = self.weights
         # Which epoch is the first, MindSpore says only when it begins.
-        is_told = self.begins_at > 0 or parameters.number("initial_step") > 0 or parameters.number("cur_epoch_num") > 1
+        began = max(self.begins_at, parameters.number("initial_step"), parameters.number("cur_epoch_num") - 1)
         origin: Checkpoint | None = None
 
         def goes_on(state: CheckpointState) -> bool:
             nonlocal origin
-            known = state.find(weights)
+            same = state.find(weights)
             is_unknown = weights is None or not any(each.weights for each in state.all)
-            if is_told or is_unknown or known is not None:
-                origin = known or next(reversed(state.last), state.best)
+            if began > 0 or is_unknown or same is not None:
+                origin = same or state.newest or state.best
             return origin is not None
 
         place = find_process_rank()
         is_own = rank_directory(self._asked, place.rank, place.ranks) == self._asked
         directory = self.directory if is_own else rank_directory(self.directory, place.rank)
         try:
-            self.files = self._make_files(directory, goes_on)
+            self.files = self._make_files(directory, goes_on=goes_on)
         except OSError as error:
             self._warn_directory(directory, error)
             return
         if self.files.earlier is not None:
-            self._faults.warn(*_tell(directory, *self.files.earlier))
+            name, state = self.files.earlier
+            self._faults.warn(name, _describe_earlier(directory, name, state))
         elif origin is not None:
             _LOG.info("SaveBestCheckpoint: %s: the training goes on from step %d", directory, origin.step)
         self._count_from(origin)
@@ -152,15 +146,15 @@ def _trained(parameters: TrainingParameters) -> list[Any]:
     return list(network.trainable_params())
 
 
-def _tell(directory: str, name: str, state: CheckpointState) -> tuple[str, str]:
-    """Returns what is said of a training that was set aside: the kind, and the text."""
-    told = []
-    for word, checkpoint in (("best", state.best), ("last", next(reversed(state.last), None))):
+def _describe_earlier(directory: str, name: str, state: CheckpointState) -> str:
+    found = []
+    for word, checkpoint in (("best", state.best), ("last", state.newest)):
         if checkpoint is not None:
             date = time.localtime(os.stat(os.path.join(directory, checkpoint.file)).st_mtime)
             value = "" if word == "last" or checkpoint.value is None else f", {state.monitor} {checkpoint.value:.6g}"
-            told.append(f"{word}: {checkpoint.file} of {time.strftime('%Y-%m-%d %H:%M', date)}{value}")
-    return name, (
-        f"{directory} has checkpoints of an earlier training ({'; '.join(told)}); this one begins from scratch, without"
-        f" them, and gets a best of its own. They stay: load_best and load_last take {os.path.join(directory, name)}"
+            found.append(f"{word}: {checkpoint.file} of {time.strftime('%Y-%m-%d %H:%M', date)}{value}")
+    return (
+        f"{directory} has checkpoints of an earlier training ({'; '.join(found)}); this one begins from scratch, "
+        "without them, and gets a best of its own. They stay: load_best and load_last take "
+        f"{os.path.join(directory, name)}"
     )

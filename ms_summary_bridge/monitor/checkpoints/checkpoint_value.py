@@ -6,10 +6,11 @@ Imports no mindspore.
 from __future__ import annotations
 
 import math
+import re
 from typing import Final, Literal
 
 from ms_summary_bridge.errors import UsageError
-from ms_summary_bridge.monitor.checkpoints.checkpoint_files import Mode
+from ms_summary_bridge.monitor.checkpoints.checkpoint_state import Mode
 
 __all__ = ["EVAL", "LossWindow", "mode_of"]
 
@@ -21,11 +22,7 @@ _MORE_IS_BETTER: Final = {"acc", "accuracy", "precision", "recall", "f1", "auc",
 
 
 def mode_of(monitor: str, mode: Literal["min", "max", "auto"]) -> Mode:
-    """Returns which of two values is the better one.
-
-    Args:
-        monitor: `loss` or `eval/<metric>`.
-        mode: `auto` to know it by the words in the metric's name.
+    """Returns which of two values is the better one: for `auto`, by the words in the name of the metric.
 
     Raises:
         UsageError: The monitor is neither, or its name does not say which is better.
@@ -37,7 +34,7 @@ def mode_of(monitor: str, mode: Literal["min", "max", "auto"]) -> Mode:
         raise UsageError(f"SaveBestCheckpoint: mode is `min`, `max` or `auto`, got {mode!r}")
     if mode != "auto":
         return mode
-    words = name.lower().replace("-", "_").split("_")
+    words = re.split("[-_/]", name.lower())
     if _LESS_IS_BETTER.intersection(words):
         return "min"
     if _MORE_IS_BETTER.intersection(words) or any(word.startswith("top") for word in words):

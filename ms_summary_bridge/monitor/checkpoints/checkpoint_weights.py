@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import mindspore
 
 from ms_summary_bridge.errors import LogdirError
-from ms_summary_bridge.monitor.checkpoints.checkpoint_files import STATE_NAME, Checkpoint, read_state
+from ms_summary_bridge.monitor.checkpoints.checkpoint_state import STATE_NAME, Checkpoint, read_state
 from ms_summary_bridge.training.distributed import find_process_rank, rank_directory
 
 __all__ = ["WeightsMark", "load"]
@@ -24,11 +24,7 @@ _SHOWN: Final = 5
 
 
 class WeightsMark:
-    """Tells whether weights are those of a checkpoint, whoever loaded them: a hash over the smallest parameters.
-
-    Args:
-        parameters: All that are trained.
-    """
+    """Tells whether weights are those of a checkpoint, whoever loaded them: a hash over the smallest parameters."""
 
     def __init__(self, parameters: Iterable[Any]) -> None:
         ordered = sorted(parameters, key=lambda parameter: int(parameter.size))
@@ -53,16 +49,7 @@ class WeightsMark:
 
 
 def load(path: str, cells: tuple[Any, ...], which: Literal["best", "last"]) -> Checkpoint:
-    """Loads a checkpoint into cells; returns what it is.
-
-    Args:
-        path: A directory of SaveBestCheckpoint, or the state of an earlier training there.
-        cells: Each takes the parameters that are its own.
-        which: The best, or the newest.
-
-    Raises:
-        LogdirError: There is none, it cannot be read, or it does not fit a cell.
-    """
+    """Loads the best or the newest checkpoint, as `SaveBestCheckpoint.load_best` says."""
     path = os.path.abspath(os.path.expanduser(path))
     directory, name = os.path.split(path) if path.endswith(".json") else (path, STATE_NAME)
     place = find_process_rank()
@@ -79,9 +66,7 @@ def _read(directory: str, name: str, which: str) -> tuple[Checkpoint, dict[str, 
     before = None
     while True:
         state = read_state(directory, name)
-        checkpoint = None
-        if state is not None:
-            checkpoint = state.best if which == "best" else next(reversed(state.last), None)
+        checkpoint = None if state is None else state.best if which == "best" else state.newest
         if checkpoint is None:
             raise LogdirError(f"{directory}: no {which} checkpoint is saved there")
         file = os.path.join(directory, checkpoint.file)

@@ -8,7 +8,7 @@ import os
 import re
 from typing import Final
 
-from ms_summary_bridge.monitor.alarms.rules import make_rule
+from ms_summary_bridge.monitor.alarms.rules.rule import make_rule
 from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.model.metric_names import METRICS, say_needs
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import inspect
 
-from ms_summary_bridge.monitor.alarms.rules import find_rule
+from ms_summary_bridge.monitor.alarms.rules.rule import find_rule
 from ms_summary_bridge.monitor.config.action_forms import ACTION_FORMS
 from ms_summary_bridge.monitor.config.fields import Field, describe_fields, make_field, object_schema, read_fields
 from ms_summary_bridge.monitor.config.problems import INVALID, join_path, nearest, show

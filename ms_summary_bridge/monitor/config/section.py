@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Final
 
-from ms_summary_bridge.monitor.alarms.rules import make_rule
+from ms_summary_bridge.monitor.alarms.rules.rule import make_rule
 from ms_summary_bridge.monitor.config.fields import OWN_TYPES, PARAMS, SECTION, SHARED, read_fields
 from ms_summary_bridge.monitor.config.forms import FORMS
 from ms_summary_bridge.monitor.config.problems import INVALID, Problems, join_path, nearest

@@ -23,11 +23,10 @@ from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.model.sample import Note, Sample
 from ms_summary_bridge.monitor.sinks.console import ConsoleSink, TextLogSink
 from ms_summary_bridge.monitor.sinks.csv_file import CsvFile
-from ms_summary_bridge.monitor.sinks.detached_sink import DetachedSink
 from ms_summary_bridge.monitor.sinks.journal import Journal
 from ms_summary_bridge.monitor.sinks.run_journal import RunJournal
 from ms_summary_bridge.monitor.sinks.wandb_sink import WandbSink
-from ms_summary_bridge.monitor.sinks.writer import Sink
+from ms_summary_bridge.monitor.sinks.writer import DetachedSink, Sink
 from ms_summary_bridge.training.distributed import rank_directory
 from ms_summary_bridge.training.facts import TrainingFacts
 from ms_summary_bridge.training.faults import Faults
@@ -35,7 +34,6 @@ from ms_summary_bridge.training.faults import Faults
 __all__ = [
     "TAG_PREFIX",
     "TEXT_LOG",
-    "JournalSink",
     "SummarySink",
     "Warn",
     "alarm_marker",
@@ -84,22 +82,18 @@ def make_sinks(
 ) -> list[Sink]:
     """Returns the sinks that a configuration asks for.
 
-    Args:
-        config: The configuration.
-        training: The training.
-        run_directory: Where the run's files go.
-        record: What is stored with the run.
-        faults: Is told what fails.
-        link: Of a SummaryBridge in whose files the values go; None for files of the monitor's own.
-        clock: Monotonic seconds.
-        wall_clock: Seconds since epoch.
+    `record` is what is stored with the run, and `link` that of a SummaryBridge in whose files the values go; None for
+    files of our own.
     """
     directory = rank_directory(run_directory, training.rank)
     size, warn = config.max_journal_bytes, faults.warn
     sinks: list[Sink] = []
     if config.auto_print:
         sinks.append(ConsoleSink(training, config.callback.log_level, prints_samples=training.rank == 0))
-    sinks.append(JournalSink(directory, training.rank, record, warn, max_bytes=size, csv=config.csv))
+    journal = Journal(directory, training.rank, record, warn, max_bytes=size)
+    sinks.append(journal)
+    if config.csv:
+        sinks.append(CsvFile(directory, training.rank, warn, journal.flush))
     if training.rank == 0:
         ranks, loss_ranks, clocks = training.ranks, training.loss_ranks, {"clock": clock, "wall_clock": wall_clock}
         sinks.append(RunJournal(run_directory, ranks, loss_ranks, record, warn, max_bytes=size, **clocks))
@@ -110,52 +104,6 @@ def make_sinks(
     if "wandb" in config.backends:
         sinks.append(DetachedSink(WandbSink(config, training, run_directory, record), "wandb", faults))
     return sinks
-
-
-class JournalSink:
-    """The journal of one rank, and metrics.csv beside it.
-
-    Args:
-        directory: The rank's.
-        rank: Global rank.
-        record: What is stored with the run.
-        warn: Called with (kind, message).
-        max_bytes: Size at which the journal goes on in a new file.
-        csv: Whether there is a metrics.csv.
-    """
-
-    def __init__(
-        self, directory: str, rank: int, record: dict[str, Any], warn: Warn, *, max_bytes: int, csv: bool
-    ) -> None:
-        self._journal = Journal(directory, rank, record, warn, max_bytes=max_bytes)
-        self._csv = CsvFile(directory, rank, warn) if csv else None
-
-    def open(self) -> None:
-        """Opens the journal; heals it first if need be."""
-        self._journal.open()
-
-    def write_sample(self, sample: Sample) -> None:
-        """Takes a sample."""
-        self._journal.write_sample(sample)
-        if self._csv is not None and self._journal.flush():
-            self._csv.write_sample(sample)
-
-    def write_note(self, note: Note) -> None:
-        """Takes a note; the start is in the header."""
-        if note.kind != "start":
-            self._journal.write_note(note)
-
-    def flush(self) -> None:
-        """Hands all to the operating system."""
-        self._journal.flush()
-        if self._csv is not None:
-            self._csv.flush()
-
-    def close(self) -> None:
-        """Closes the files."""
-        self._journal.close()
-        if self._csv is not None:
-            self._csv.close()
 
 
 def live_config(directory: str, rank: int, host: str) -> LiveRunConfig:
@@ -177,13 +125,10 @@ def _own_link(run_directory: str, training: TrainingFacts) -> WriterLink:
     return WriterLink(live_config(directory, training.rank, training.host), queue_bytes=_QUEUE_BYTES)
 
 
-class SummarySink:
+class SummarySink(Sink):
     """Both viewers' files: scalars in both, texts and an HParams session in TensorBoard's, lineage in MindSpore's.
 
-    Args:
-        link: The way to the process that writes them.
-        tags: What the run is about.
-        owns_link: Whether the monitor began it, and ends it.
+    Whether it `owns_link` says who ends the process that writes them.
     """
 
     def __init__(self, link: WriterLink, tags: Mapping[str, str | int | float | bool], *, owns_link: bool) -> None:
@@ -223,9 +168,6 @@ class SummarySink:
         if marker:
             self._link.put_values(note.step, note.wall_time, marker)
         self._link.put("note", note.step, note.wall_time, f"{TAG_PREFIX}{note.kind}", note_text(note))
-
-    def flush(self) -> None:
-        """Does nothing: the writer process keeps its own time."""
 
     def close(self) -> None:
         """Waits for the writer process, if it is the monitor's own."""

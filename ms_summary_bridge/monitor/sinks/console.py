@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from ms_summary_bridge.monitor.model.sample import Note, Sample
-from ms_summary_bridge.monitor.sinks.line_file import LineFile
+from ms_summary_bridge.monitor.sinks.line_file import FileSink, LineFile
+from ms_summary_bridge.monitor.sinks.writer import Sink
 from ms_summary_bridge.training.facts import TrainingFacts
 
 __all__ = ["ConsoleSink", "TextLogSink", "describe_sample", "duration"]
@@ -99,13 +100,10 @@ class _PlainHandler(logging.StreamHandler):  # type: ignore[type-arg]
         """Does nothing: logging's own would print a traceback for each line on a full disk."""
 
 
-class ConsoleSink:
+class ConsoleSink(Sink):
     """Logs lines under `ms_summary_bridge.monitor`; where nobody handles logs, they go to standard output.
 
-    Args:
-        training: What lines say of the training as a whole.
-        level: Lowest level that is shown.
-        prints_samples: Whether there is a line for each sample, as on rank 0.
+    `level` is the lowest that is shown, and `prints_samples` whether there is a line for each sample, as on rank 0.
     """
 
     def __init__(self, training: TrainingFacts, level: str, *, prints_samples: bool) -> None:
@@ -130,29 +128,13 @@ class ConsoleSink:
             for line in note.text.splitlines():
                 _LOG.log(note.level, "%s", line)
 
-    def flush(self) -> None:
-        """Does nothing: the handlers do."""
 
-    def close(self) -> None:
-        """Does nothing: the handlers are not ours."""
-
-
-class TextLogSink:
-    """The same lines with their times in a file, on every rank: the backend `local`.
-
-    Args:
-        path: The file.
-        training: What lines say of the training as a whole.
-        warn: Called with (kind, message).
-    """
+class TextLogSink(FileSink):
+    """The same lines with their times in a file, on every rank: the backend `local`."""
 
     def __init__(self, path: str, training: TrainingFacts, warn: Callable[[str, str], None]) -> None:
+        super().__init__(LineFile(path, warn))
         self._training = training
-        self._file = LineFile(path, warn)
-
-    def open(self) -> None:
-        """Opens the file."""
-        self._file.open()
 
     def write_sample(self, sample: Sample) -> None:
         """Takes a sample."""
@@ -165,12 +147,4 @@ class TextLogSink:
 
     def _write(self, wall_time: float, level: str, line: str) -> None:
         moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall_time))
-        self._file.append(f"{moment} {level} {line}".encode())
-
-    def flush(self) -> None:
-        """Hands all to the operating system."""
-        self._file.flush()
-
-    def close(self) -> None:
-        """Closes the file."""
-        self._file.close()
+        self.file.append(f"{moment} {level} {line}".encode())

@@ -13,6 +13,7 @@ from ms_summary_bridge.files.atomic import replace_file
 from ms_summary_bridge.monitor.model.sample import Sample
 from ms_summary_bridge.monitor.sinks.journal import read_journal, sample_line
 from ms_summary_bridge.monitor.sinks.line_file import LineFile
+from ms_summary_bridge.monitor.sinks.writer import Sink
 
 __all__ = ["CSV", "CsvFile"]
 
@@ -21,36 +22,33 @@ _FIXED: Final = ("step", "epoch", "wall_time", "interval_steps")
 _SAME: Final = ("step", "epoch")  # metrics that a column has already
 
 
-class CsvFile:
+class CsvFile(Sink):
     """Writes one row for each sample. A number that is not finite is written as nan, inf or -inf.
 
     The columns are those of the samples so far. A value under a new name makes the file new, from the journal.
-
-    Args:
-        directory: Where the journal is, which is flushed before each row.
-        rank: Global rank.
-        warn: Called with (kind, message).
     """
 
-    def __init__(self, directory: str, rank: int, warn: Callable[[str, str], None]) -> None:
+    def __init__(self, directory: str, rank: int, warn: Callable[[str, str], None], flush: Callable[[], bool]) -> None:
         self._directory = directory
         self._rank = rank
+        self._flush_journal = flush
         self._warn = warn
         self._columns: list[str] = []
         self._file: LineFile | None = None
 
     def write_sample(self, sample: Sample) -> None:
-        """Takes a sample; the journal's file must hold it already if the columns are new."""
+        """Takes a sample, which the journal has taken before."""
+        if not self._flush_journal():
+            return
         line = sample_line(sample, self._rank)
         if self._file is None or not line["values"].keys() <= {*self._columns, *_SAME}:
             self._renew()
-        elif self._file is not None:
+        else:
             self._file.append(_row(self._columns, line))
 
     def _renew(self) -> None:
         path = os.path.join(self._directory, CSV)
-        if self._file is not None:
-            self._file.close()
+        self.close()
         try:
             lines = [line for line in read_journal(self._directory) if line.get("kind") == "sample"]
             self._columns = [
@@ -65,9 +63,10 @@ class CsvFile:
             return
         self._file = LineFile(path, self._warn)
 
-    def flush(self) -> bool:
-        """Hands all to the operating system; returns whether that was possible."""
-        return self._file is None or self._file.flush()
+    def flush(self) -> None:
+        """Hands all to the operating system."""
+        if self._file is not None:
+            self._file.flush()
 
     def close(self) -> None:
         """Closes the file."""

@@ -8,19 +8,20 @@ number that JSON cannot hold is null, and `nonfinite` says which it was. The fil
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
 
 from ms_summary_bridge.errors import LogdirError
 from ms_summary_bridge.monitor.model.sample import Note, Sample, strict_numbers
-from ms_summary_bridge.monitor.sinks.line_file import LineFile
+from ms_summary_bridge.monitor.sinks.line_file import FileSink, LineFile
 
-__all__ = ["JOURNAL", "Journal", "journal_files", "note_line", "read_journal", "sample_line"]
+__all__ = ["JOURNAL", "Journal", "journal_files", "json_lines", "note_line", "read_journal", "sample_line"]
 
 JOURNAL: Final = "metrics.jsonl"
 
@@ -59,15 +60,11 @@ def note_line(note: Note, rank: int) -> dict[str, Any]:
     return {**line, **note.fields, **strict, **({"nonfinite": nonfinite} if nonfinite else {})}
 
 
-class Journal:
+class Journal(FileSink):
     """Writes the journal of one rank.
 
-    Args:
-        directory: Where it goes.
-        rank: Global rank.
-        header: What the header says beside its kind, format and time.
-        warn: Called with (kind, message).
-        max_bytes: Size at which it goes on in a new file.
+    `header` is what the header says beside its kind, format and time, and `max_bytes` the size at which it goes on in a
+    new file.
     """
 
     def __init__(
@@ -79,11 +76,11 @@ class Journal:
         *,
         max_bytes: int | None = None,
     ) -> None:
+        path = os.path.join(directory, JOURNAL)
+        super().__init__(LineFile(path, warn, head=self._head, lost=self._lost, max_bytes=max_bytes))
         self._rank = rank
         self._header = header
         self._warn = warn
-        path = os.path.join(directory, JOURNAL)
-        self.file = LineFile(path, warn, head=self._head, lost=self._lost, max_bytes=max_bytes)
 
     def _head(self) -> bytes:
         return _ENCODER.encode({"kind": "header", "format": 1, "wall_time": time.time(), **self._header})
@@ -108,16 +105,9 @@ class Journal:
         self.write(sample_line(sample, self._rank))
 
     def write_note(self, note: Note) -> None:
-        """Takes a note."""
-        self.write(note_line(note, self._rank))
-
-    def flush(self) -> bool:
-        """Hands all to the operating system; returns whether that was possible."""
-        return self.file.flush()
-
-    def close(self) -> None:
-        """Closes the file."""
-        self.file.close()
+        """Takes a note; the start is in the header."""
+        if note.kind != "start":
+            self.write(note_line(note, self._rank))
 
 
 def journal_files(path: str | os.PathLike[str]) -> list[str]:
@@ -133,25 +123,28 @@ def journal_files(path: str | os.PathLike[str]) -> list[str]:
     older = sorted((int(match[1]), name) for name in names if (match := pattern.fullmatch(name)))
     found = [name for _, name in older] + ([newest] if newest in names else [])
     if not found:
-        raise LogdirError(f"{path}: there is no journal")
+        raise LogdirError(f"{path} holds no journal (metrics.jsonl): give the directory of a rank or of a run")
     return [os.path.join(directory, name) for name in found]
 
 
+def json_lines(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Yields the objects in lines of JSON; lines that are torn or not JSON are left out."""
+    for raw in lines:
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+            line = msgspec.json.decode(raw)
+            if isinstance(line, dict):
+                yield line
+
+
 def read_journal(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """Yields the lines of a journal; lines that are torn or not JSON are left out.
+    """Yields the lines of a journal, as `json_lines`.
 
     Raises:
-        LogdirError: There is no journal, or it cannot be read.
+        LogdirError: The journal is missing or cannot be read.
     """
     for name in journal_files(path):
         try:
             with open(name, "rb") as file:
-                for raw in file:
-                    try:
-                        line = msgspec.json.decode(raw)
-                    except (msgspec.DecodeError, UnicodeDecodeError):
-                        continue
-                    if isinstance(line, dict):
-                        yield line
+                yield from json_lines(file)
         except OSError as error:
             raise LogdirError(f"{name}: cannot be read: {error.strerror}") from error

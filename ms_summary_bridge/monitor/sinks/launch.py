@@ -13,26 +13,26 @@ import os
 import platform
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import psutil
 
-from ms_summary_bridge.monitor.model.sample import Note, Sample
+from ms_summary_bridge.monitor.sinks.writer import Sink
 from ms_summary_bridge.training.distributed import ProcessRank, rank_directory
 
-__all__ = ["RankCheck", "file_name", "join_run", "make_run_directory"]
+__all__ = ["ADDRESSES", "JOBS", "RankCheck", "file_name", "join_run", "make_run_directory"]
 
 _START_SPREAD_SECS: Final = 120.0  # how far apart the processes of one training may start
 _CHECK_SECS: Final = 30.0
 _ATTEMPTS: Final = 20
 _PAUSE_SECS: Final = 0.005  # a note is not whole yet: its writer is between two system calls
 _calls = itertools.count(1)  # all ranks of a launch begin their trainings in the same order
-_ADDRESSES: Final = ("MS_SCHED_HOST", "MS_SCHED_PORT", "MASTER_ADDR", "MASTER_PORT", "RANK_TABLE_FILE")
+ADDRESSES: Final = ("MS_SCHED_HOST", "MS_SCHED_PORT", "MASTER_ADDR", "MASTER_PORT", "RANK_TABLE_FILE")
 # Equal for all processes of a job on all its hosts: Slurm, PBS, LSF, ModelArts, MindCluster, torchrun-like, PMIx, ORTE.
-_JOBS: Final = (
+JOBS: Final = (
     *("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "MA_VJ_NAME", "MINDX_TASK_ID", "TORCHELASTIC_RUN_ID"),
     *("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
 )
@@ -55,12 +55,9 @@ def join_run(project: str, place: ProcessRank, made: str | None = None) -> str:
     The one who is first names it: by the launcher's job id, so that disks which are not shared have one name, else by
     the time.
 
-    Args:
-        project: Where the runs are.
-        place: Where this process stands.
-        made: A directory there that is this rank's already; it is the run's if no other rank came before.
+    `made` is a directory there that is this rank's already; it is the run's if no other rank came before.
     """
-    address = "_".join(os.environ[name] for name in _ADDRESSES if os.environ.get(name))
+    address = "_".join(os.environ[name] for name in ADDRESSES if os.environ.get(name))
     stem = f".launch-{file_name(address or 'local')[-100:]}-{next(_calls)}."
     own = made
     for _ in range(_ATTEMPTS):
@@ -108,10 +105,9 @@ def make_run_directory(project: str, name: str | None = None) -> str:
     return os.path.join(project, f"{name}-{os.getpid()}")
 
 
-def _job(environment: Mapping[str, str] | None = None) -> tuple[str, str] | None:
+def _job() -> tuple[str, str] | None:
     """Returns the variable that holds the launcher's job id, and the id; None without one."""
-    environment = os.environ if environment is None else environment
-    found = ((name, environment.get(name, "").strip()) for name in _JOBS)
+    found = ((name, os.environ.get(name, "").strip()) for name in JOBS)
     return next(((name, job) for name, job in found if job and job.lower() != "none"), None)
 
 
@@ -127,12 +123,7 @@ def _leave_note(path: str, run: str) -> None:
     with contextlib.suppress(psutil.Error):
         started = psutil.Process(parent).create_time()
     note = _LaunchNote(
-        run=run,
-        wall_time=time.time(),
-        host=platform.node(),
-        process=os.getpid(),
-        parent=parent,
-        parent_started=started,
+        run=run, wall_time=time.time(), host=platform.node(), process=os.getpid(), parent=parent, parent_started=started
     )
     with open(path, "xb", buffering=0) as file:  # who makes it is the first one, on network disks too
         file.write(msgspec.json.encode(note))
@@ -176,15 +167,10 @@ def _claim(run: str, rank: int) -> bool:
     return True
 
 
-class RankCheck:
+class RankCheck(Sink):
     """Says once which ranks have no files in the run's directory, and what to do; a sink, on the writing thread.
 
-    Args:
-        run_directory: The run's.
-        place: Where this process stands.
-        warn: Called with (kind, message), where the run has more than one name.
-        tell: Called with a message, where all is as it has to be.
-        clock: Monotonic seconds.
+    `warn` is called where the run has more than one name, and `tell` where all is as it has to be.
     """
 
     def __init__(
@@ -206,12 +192,6 @@ class RankCheck:
         """Gives the others some time to come."""
         self._due_at = self._clock() + _CHECK_SECS
 
-    def write_sample(self, sample: Sample) -> None:
-        """Does nothing."""
-
-    def write_note(self, note: Note) -> None:
-        """Does nothing."""
-
     def flush(self) -> None:
         """Looks, if it is time."""
         if self._due_at is not None and self._clock() >= self._due_at:
@@ -227,15 +207,15 @@ class RankCheck:
         if not missing:
             return
         listed = ", ".join(missing[:8]) + (f" and {len(missing) - 8} more" if len(missing) > 8 else "")
-        said = f"{self._run} has no files of rank {listed}: save_dir is another disk there, or no monitor runs there"
+        text = f"{self._run} has no files of rank {listed}: save_dir is another disk there, or no monitor runs there"
         job = _job()
         if job is not None and os.path.basename(self._run).startswith("job-"):
-            self._tell(f"{said}; the run's name is made of {job[0]}, so it is the same on every disk")
+            self._tell(f"{text}; the run's name is made of {job[0]}, so it is the same on every disk")
         elif self._place.rank == 0:
-            self._tell(said)  # a monitor on rank 0 alone is nothing unusual
+            self._tell(text)  # a monitor on rank 0 alone is nothing unusual
         else:
             self._warn(
                 "ranks",
-                f"{said}; this rank's files stay in {self._run} on {self._place.host}, under a name of its own: "
+                f"{text}; this rank's files stay in {self._run} on {self._place.host}, under a name of its own: "
                 "give all ranks one `run_id`, or a save_dir that they share",
             )

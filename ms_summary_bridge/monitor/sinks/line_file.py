@@ -7,14 +7,16 @@ it is dropped and counted.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 from collections.abc import Callable
 from typing import Final
 
 from ms_summary_bridge.files.atomic import try_lock
+from ms_summary_bridge.monitor.sinks.writer import Sink
 
-__all__ = ["LineFile"]
+__all__ = ["FileSink", "LineFile"]
 
 _MAX_WAITING_BYTES: Final = 8 << 20
 _BLOCK: Final = 1 << 16
@@ -23,14 +25,10 @@ _BLOCK: Final = 1 << 16
 class LineFile:
     """Appends lines to a file. Only `flush` touches the disk, and it never raises.
 
-    Args:
-        path: The file. Its directory is made with it.
-        warn: Called with (kind, message); the caller passes on the first of each kind.
-        head: Gives the line that each new file begins with.
-        lost: Gives the line that says how many could not be written, and why; put in where that is over.
-        takes_over: Whether the process that wrote it has died: what is left of it, such as its data workers, may hold
-            the lock yet.
-        max_bytes: Size beyond which the file is put aside under the next number, and a new one begun; None for never.
+    `head` gives the line that each new file begins with, and `lost` the one that says how many could not be written,
+    and why; it is put in where that is over. `takes_over` is whether the process that wrote it has died: what is left
+    of it, such as its data workers, may hold the lock yet. Beyond `max_bytes` the file is put aside under the next
+    number; None for never.
     """
 
     def __init__(
@@ -49,7 +47,7 @@ class LineFile:
         self._lost = lost
         self._takes_over = takes_over
         self._reason = ""  # why nothing could be written the last time
-        self._told = 0  # of `dropped`
+        self._counted = 0  # of `dropped`
         self._max_bytes = max_bytes
         self._descriptor = -1
         self._size = 0
@@ -163,26 +161,22 @@ class LineFile:
 
     def _tell_lost(self) -> bool:
         """Puts in how many lines are missing here; returns whether there was such a thing to say."""
-        if self._lost is None or self.dropped == self._told:
+        if self._lost is None or self.dropped == self._counted:
             return False
-        line = self._lost(self.dropped - self._told, self._reason) + b"\n"
-        self._told = self.dropped
+        line = self._lost(self.dropped - self._counted, self._reason) + b"\n"
+        self._counted = self.dropped
         self._waiting.append(line)
         self._waiting_bytes += len(line)
         return True
 
     def _is_there(self) -> bool:
-        try:
-            there, ours = os.stat(self.path), os.fstat(self._descriptor)
-        except OSError:
-            return False
-        return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
+        with contextlib.suppress(OSError):
+            return os.path.samestat(os.stat(self.path), os.fstat(self._descriptor))
+        return False
 
     def _rotate(self) -> bool:
         root, ending = os.path.splitext(self.path)
-        number = 1
-        while os.path.exists(f"{root}.{number}{ending}"):
-            number += 1
+        number = next(number for number in itertools.count(1) if not os.path.exists(f"{root}.{number}{ending}"))
         try:
             os.rename(self.path, f"{root}.{number}{ending}")
         except OSError as error:
@@ -206,3 +200,22 @@ class LineFile:
         if self.dropped:
             self._say("missing", f" lacks {self.dropped} lines that could not be written: {self._reason}")
         self._close()
+
+
+class FileSink(Sink):
+    """A sink with a file of lines."""
+
+    def __init__(self, file: LineFile) -> None:
+        self.file = file
+
+    def open(self) -> None:
+        """Opens the file."""
+        self.file.open()
+
+    def flush(self) -> bool:
+        """Hands all to the operating system; returns whether that was possible."""
+        return self.file.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self.file.close()

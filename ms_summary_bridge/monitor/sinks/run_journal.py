@@ -12,34 +12,25 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-import msgspec
-
-from ms_summary_bridge.monitor.model.sample import Note, Sample, strict_numbers
-from ms_summary_bridge.monitor.sinks.journal import JOURNAL, Journal, sample_line
+from ms_summary_bridge.files.waiting import wait_for
+from ms_summary_bridge.monitor.model.sample import Sample, strict_numbers
+from ms_summary_bridge.monitor.sinks.journal import JOURNAL, Journal, json_lines, sample_line
 from ms_summary_bridge.training.distributed import rank_directory
 
 __all__ = ["RunJournal"]
 
 _LOOK_SECS: Final = 5.0
 _START_SPREAD_SECS: Final = 120.0  # the other ranks may have begun before rank 0
-_LAST_LOOKS: Final = 50
+_LAST_SECS: Final = 5.0
 _LAST_LOOK_SECS: Final = 0.1
 _MAX_READ: Final = 4 << 20  # of one rank at a time
 _COPIED: Final = ("warning", "alert", "healed", "end")
 
 
-class RunJournal:
+class RunJournal(Journal):
     """Writes `metrics.jsonl` of a run: for each sample of rank 0 the mean, least and greatest over the ranks.
 
-    Args:
-        run_directory: The run's.
-        ranks: How many processes train.
-        loss_ranks: Those of them that have the training's loss.
-        header: What the header says.
-        warn: Called with (kind, message).
-        max_bytes: Size at which the journal goes on in a new file.
-        clock: Monotonic seconds.
-        wall_clock: Seconds since epoch.
+    `loss_ranks` are those that have the training's loss.
     """
 
     def __init__(
@@ -54,7 +45,7 @@ class RunJournal:
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self._journal = Journal(run_directory, 0, header, warn, max_bytes=max_bytes)
+        super().__init__(run_directory, 0, header, warn, max_bytes=max_bytes)
         self._others = [_Follower(rank_directory(run_directory, rank), rank) for rank in range(1, ranks)]
         self._loss_ranks = loss_ranks
         self._clock = clock
@@ -64,7 +55,7 @@ class RunJournal:
 
     def open(self) -> None:
         """Opens the journal, and passes over what the other ranks wrote in earlier sessions."""
-        self._journal.open()
+        super().open()
         for follower in self._others:
             follower.since = self._wall_clock() - _START_SPREAD_SECS
 
@@ -73,12 +64,7 @@ class RunJournal:
         self._release()
         self._held = sample_line(sample, 0)
 
-    def write_note(self, note: Note) -> None:
-        """Takes a note of rank 0."""
-        if note.kind != "start":
-            self._journal.write_note(note)
-
-    def flush(self) -> None:
+    def flush(self) -> bool:
         """Looks for the other ranks' samples, at times; hands all to the operating system."""
         if self._held is not None:
             now = self._clock()
@@ -87,23 +73,24 @@ class RunJournal:
                 self._look()
             if all(follower.is_fresh for follower in self._others):
                 self._release()
-        self._journal.flush()
+        return super().flush()
 
     def close(self) -> None:
         """Writes the last line, after those ranks that come a little later, and closes the journal."""
         step = 0 if self._held is None else self._held["step"]
-        for _ in range(_LAST_LOOKS):
+
+        def look() -> bool | None:
             self._look()
-            if all(follower.has_reached(step) for follower in self._others):
-                break
-            time.sleep(_LAST_LOOK_SECS)
+            return all(follower.has_reached(step) for follower in self._others) or None
+
+        wait_for(look, _LAST_LOOK_SECS, _LAST_SECS)
         self._release()
-        self._journal.close()
+        super().close()
 
     def _look(self) -> None:
         for follower in self._others:
             for line in follower.read():
-                self._journal.write(line)
+                self.write(line)
 
     def _release(self) -> None:
         own, self._held = self._held, None
@@ -113,7 +100,7 @@ class RunJournal:
         lines = {0: own, **{other.rank: other.sample for other in self._others if other.sample is not None}}
         for follower in self._others:
             follower.is_fresh = False
-        self._journal.write({**own, **_merge(lines, self._loss_ranks)} if len(lines) > 1 else {**own, "ranks": [0]})
+        self.write({**own, **_merge(lines, self._loss_ranks)} if len(lines) > 1 else {**own, "ranks": [0]})
 
 
 def _merge(lines: dict[int, dict[str, Any]], loss_ranks: range) -> dict[str, Any]:
@@ -122,17 +109,17 @@ def _merge(lines: dict[int, dict[str, Any]], loss_ranks: range) -> dict[str, Any
     nonfinite: dict[str, str] = {}
     names = dict.fromkeys(name for line in lines.values() for name in line["values"])
     for name in names:
-        asked = [line for rank, line in lines.items() if name != "loss" or rank in loss_ranks]
-        if not any(name in line["values"] for line in asked):
+        own = [line for rank, line in lines.items() if name != "loss" or rank in loss_ranks]
+        if not any(name in line["values"] for line in own):
             continue
-        numbers = [line["values"][name] for line in asked if line["values"].get(name) is not None]
+        numbers = [line["values"][name] for line in own if line["values"].get(name) is not None]
         if numbers:
             mean = statistics.fmean(numbers)
             merged["values"][name] = merged["mean"][name] = mean
             merged["min"][name], merged["max"][name] = min(numbers), max(numbers)
         else:
             merged["values"][name] = float("nan")
-        for line in asked:
+        for line in own:
             if name in line.get("nonfinite", {}):
                 nonfinite[name] = line["nonfinite"][name]
     result: dict[str, Any] = {kind: strict_numbers(numbers)[0] for kind, numbers in merged.items()}
@@ -176,12 +163,8 @@ class _Follower:
             return []
         whole = data.rpartition(b"\n")[0]
         self._offset += len(whole) + 1 if whole else (len(data) if len(data) == _MAX_READ else 0)
-        for raw in whole.splitlines():
-            try:
-                line = msgspec.json.decode(raw)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                continue
-            if not isinstance(line, dict) or line.get("wall_time", 0.0) < self.since:
+        for line in json_lines(whole.splitlines()):
+            if line.get("wall_time", 0.0) < self.since:
                 continue
             if line.get("kind") == "header":
                 self.sample, self.is_fresh, self._has_ended = None, False, False  # another session's

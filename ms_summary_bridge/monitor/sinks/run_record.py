@@ -16,12 +16,7 @@ from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.sinks.launch import file_name, join_run, make_run_directory
 from ms_summary_bridge.training.distributed import ProcessRank
 
-__all__ = [
-    "choose_run_directory",
-    "describe_run",
-    "find_commit",
-    "project_directory",
-]
+__all__ = ["choose_run_directory", "describe_run", "find_commit", "project_directory"]
 
 _PACKAGES: Final = ("mindspore", "mindformers", "numpy", "protobuf")
 
@@ -31,10 +26,7 @@ def choose_run_directory(config: MonitorConfig, place: ProcessRank, made: str | 
 
     Without a `run_id` it is named by the time, or where several ranks train by the launcher's job id.
 
-    Args:
-        config: The configuration.
-        place: Where this process stands.
-        made: A directory that was made for this run already.
+    `made` is a directory that was made for this run already.
     """
     project = project_directory(config)
     if config.run_id is not None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from ms_summary_bridge.errors import BridgeError, MissingDependencyError
 from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.model.sample import Note, Sample
+from ms_summary_bridge.monitor.sinks.writer import Sink
 from ms_summary_bridge.training.facts import TrainingFacts
 
 __all__ = ["WandbSink"]
@@ -22,14 +23,10 @@ _KEPT_HERE: Final = {"command", "directory", "tags"}
 """Of what is stored with a run: arguments may hold tokens, paths name people, and tags are uploaded beside it."""
 
 
-class WandbSink:
+class WandbSink(Sink):
     """A run of Weights & Biases. `WANDB_MODE=offline` keeps it on this machine.
 
-    Args:
-        config: The configuration.
-        training: The training.
-        run_directory: Its name is the run's; the offline files go into it.
-        record: What is stored with the run.
+    The name of the run's directory is the run's, and the offline files go into it.
     """
 
     def __init__(
@@ -73,9 +70,6 @@ class WandbSink:
         if note.kind in ("warning", "alert"):
             about = note.fields.get("rule") or note.fields.get("metric", "warning")
             self._run.alert(title=f"{self._config.project}: {about}", text=note.text)
-
-    def flush(self) -> None:
-        """Does nothing: the package keeps its own time."""
 
     def close(self) -> None:
         """Ends the run. With `finish_timeout`, what takes longer to upload waits for `wandb sync`."""

@@ -11,6 +11,7 @@ from typing import Final
 from ms_summary_bridge.monitor.alarms.alarms import Alarms
 from ms_summary_bridge.monitor.model.metric_names import say_needs
 from ms_summary_bridge.monitor.model.sample import Note, Sample
+from ms_summary_bridge.monitor.sinks.writer import Sink
 from ms_summary_bridge.monitor.steps.measurement import Measurement
 
 __all__ = ["Unfed"]
@@ -18,7 +19,7 @@ __all__ = ["Unfed"]
 _SAMPLES: Final = 2
 
 
-class Unfed:
+class Unfed(Sink):
     """Says after the second sample which metrics and rules have no number, why, and what to do.
 
     Args:

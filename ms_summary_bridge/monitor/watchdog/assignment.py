@@ -20,12 +20,7 @@ _MOST_POLL_SECS: Final = 5.0
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
     """What is known once a training begins.
 
-    Attributes:
-        rank: Global rank.
-        ranks: How many processes train together.
-        host: Name of the host.
-        thread_ident: The thread that trains, as `threading.get_ident()`.
-        thread: The same, as `threading.get_native_id()`.
+    `thread_ident` and `thread` are `threading.get_ident()` and `get_native_id()` of the thread that trains.
     """
 
     rank: int
@@ -38,17 +33,9 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     """What a watchdog is to watch.
 
-    Attributes:
-        pid: The training's process, which has started the watchdog.
-        heartbeat: Descriptor of the heartbeat.
-        offer: How to ask for stacks; None if they cannot be had.
-        console: Descriptor of the training's standard error if that is a regular file, else -1.
-        config: The limits.
-        actions: Commands and webhooks that are told of a hang, of its end, and of a death.
-        project: As configured.
-        project_directory: Where a run is made for what happens before the training has one.
-        has_viewer: Whether there are files for the viewers.
-        place: What the training says when it begins; until then what is known already.
+    `heartbeat` and `console` are descriptors; the latter is -1 where the standard error is not a regular file. `offer`
+    is None where stacks cannot be had. In `project_directory` a run is made for what happens before the training has
+    one, and `place` is what is known until the training says more.
     """
 
     pid: int

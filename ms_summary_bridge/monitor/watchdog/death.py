@@ -12,13 +12,14 @@ import glob
 import os
 import signal
 import struct
-import time
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from ms_summary_bridge.monitor.model.alert import Alert
+from ms_summary_bridge.monitor.sinks.journal import json_lines
+from ms_summary_bridge.monitor.watchdog.hang_report import HANG_LOG, PEER_ADVICE, alert_at, say_lost
 from ms_summary_bridge.monitor.watchdog.heartbeat import Beat
 
 __all__ = ["Ending", "describe_death", "find_lost_peers", "read_ending"]
@@ -32,7 +33,7 @@ _ADVICE: Final = {
     "crashed": "native code failed: look at the console's last lines and the core file; `python -X faulthandler` tells "
     "the Python line",
     "code": "something called exit in C or os._exit: look at the console's last lines",
-    "peer": "look at the rank that was lost first: the others end for it",
+    "peer": PEER_ADVICE,
     "unknown": "the kernel of this host does not say how: look at its memory, and ask the launcher for its code",
 }
 
@@ -40,9 +41,7 @@ _ADVICE: Final = {
 class Ending(msgspec.Struct, frozen=True):
     """How a process ended.
 
-    Attributes:
-        signum: Signal that ended it; None for none, and where nobody knows.
-        code: With which it exited; None as above.
+    `signum` and `code` are None for none, and where nobody knows.
     """
 
     signum: int | None = None
@@ -66,9 +65,7 @@ class Ending(msgspec.Struct, frozen=True):
 def read_ending(pid: int, pidfd: int) -> Ending:
     """Returns how a process ended.
 
-    Args:
-        pid: The process, of which the code may have been taken already.
-        pidfd: Opened while it lived; -1 for none.
+    Its code may have been taken already. `pidfd` was opened while it lived; -1 for none.
     """
     status: int | None = None
     with contextlib.suppress(OSError, ValueError):
@@ -86,24 +83,14 @@ def read_ending(pid: int, pidfd: int) -> Ending:
     return Ending(signum=signum) if signum else Ending(code=status >> 8 & 0xFF)
 
 
-def find_lost_peers(run_directory: str, rank: int, since: float, log: str) -> list[dict[str, Any]]:
-    """Returns what the watchdogs of other ranks wrote of their deaths, the first one first.
-
-    Args:
-        run_directory: The run's.
-        rank: Our own.
-        since: Seconds since epoch; what is older is of another session.
-        log: Name of the file.
-    """
+def find_lost_peers(run_directory: str, rank: int, since: float, until: float) -> list[dict[str, Any]]:
+    """Returns what the watchdogs of other ranks wrote of deaths between two moments, the first one first."""
     found = []
-    for path in glob.glob(os.path.join(glob.escape(run_directory), "rank_*", log)):
+    for path in glob.glob(os.path.join(glob.escape(run_directory), "rank_*", HANG_LOG)):
         with contextlib.suppress(OSError):
-            for raw in Path(path).read_bytes().splitlines():
-                with contextlib.suppress(msgspec.DecodeError):
-                    line = msgspec.json.decode(raw)
-                    is_death = line.get("kind") == "death" and line.get("rank") != rank
-                    if is_death and line.get("wall_time", 0.0) >= since:
-                        found.append(line)
+            for line in json_lines(Path(path).read_bytes().splitlines()):
+                if line.get("kind") == "gone" and line["rank"] != rank and since <= line["wall_time"] < until:
+                    found.append(line)
     return sorted(found, key=lambda line: line["wall_time"])
 
 
@@ -120,21 +107,14 @@ def describe_death(
 ) -> Alert:
     """Returns the alarm of a process that died without a word.
 
-    Args:
-        ending: How.
-        beat: Its last sign of life.
-        rank: Global rank.
-        pid: The process.
-        memory: What is known of memory.
-        was_oom: Whether the OOM killer was seen at work.
-        checkpoint: Step and path of the last checkpoint; None for none that is known.
-        peers: What is known of other ranks that died before.
+    `memory` and `was_oom` are from `MemoryWitness.describe`, and `peers` from `find_lost_peers`. `checkpoint` is step
+    and path of the last one that is known.
     """
     how = "was ended by " if ending.signum is not None else "ended with "
     message = f"process {pid} {how}{ending.title} without a word, after step {beat.step} ({beat.phase})"
+    message += say_lost(peers)
     if peers:
-        kind, first = "peer", peers[0]
-        message += f"; rank {first['rank']} was lost before it ({first.get('fields', {}).get('ending', 'death')})"
+        kind = "peer"
     elif ending.signum == signal.SIGKILL:
         kind = "killed"
         message += "; the OOM killer was at work" if was_oom else ""
@@ -143,12 +123,10 @@ def describe_death(
     saved = (
         "no checkpoint is known" if checkpoint is None else f"last checkpoint: step {checkpoint[0]}, {checkpoint[1]}"
     )
-    return Alert(
+    return alert_at(
+        beat,
+        rank,
         rule="death",
-        step=beat.step,
-        epoch=beat.epoch,
-        rank=rank,
-        wall_time=time.time(),
         severity="critical",
         message=f"{message}; {saved}",
         advice=". ".join([_ADVICE[kind], *memory]),

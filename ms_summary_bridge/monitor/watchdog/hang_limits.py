@@ -27,10 +27,7 @@ _ASLEEP_SECS: Final = 10.0
 class Hang(msgspec.Struct, frozen=True):
     """A training that hangs.
 
-    Attributes:
-        beat: Its last sign of life.
-        age: Seconds since then, without those in which the machine slept.
-        limit: What was allowed, in seconds.
+    `age` is seconds since its last beat, without those in which the machine slept; `limit` is what was allowed.
     """
 
     beat: Beat
@@ -41,9 +38,7 @@ class Hang(msgspec.Struct, frozen=True):
 class Recovery(msgspec.Struct, frozen=True):
     """A training that was reported and goes on.
 
-    Attributes:
-        beat: Its new sign of life.
-        secs: How long it stood still.
+    `secs` is how long it stood still.
     """
 
     beat: Beat
@@ -55,11 +50,9 @@ class HangDetector:
 
     Time counts as it passes for the observer. Where it was itself not running for much longer than it wanted to wait
     (a laptop that slept, a machine that was frozen), and while the training is stopped on purpose (Ctrl-Z, a
-    debugger), there is nothing to be learned about the training: its whole limit begins anew.
+    debugger), nothing is learned about the training: its whole limit begins anew.
 
-    Args:
-        config: The limits.
-        poll_secs: How often `observe` is meant to be called.
+    `poll_secs` is how often `observe` is meant to be called.
     """
 
     def __init__(self, config: WatchdogConfig, poll_secs: float) -> None:
@@ -76,13 +69,7 @@ class HangDetector:
         self._first_secs = 0.0
 
     def observe(self, now: float, beat: Beat, *, is_stopped: bool = False) -> Hang | Recovery | None:
-        """Looks at a training.
-
-        Args:
-            now: Monotonic seconds.
-            beat: Its last beat.
-            is_stopped: Whether its process is stopped.
-        """
+        """Looks at a training."""
         gap, self._now = now - self._now, now
         last = self._beat
         if last is None:

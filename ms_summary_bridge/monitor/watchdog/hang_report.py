@@ -7,28 +7,36 @@ import os
 import stat
 import threading
 import time
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 
+from ms_summary_bridge.files.waiting import wait_for
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.watchdog.hang_limits import Hang, Recovery
+from ms_summary_bridge.monitor.watchdog.heartbeat import Beat
 from ms_summary_bridge.monitor.watchdog.process_state import ProcessState
 from ms_summary_bridge.monitor.watchdog.stacks import stack_of
 from ms_summary_bridge.training.phases import KINDS
 
 __all__ = [
     "HANG_LOG",
+    "PEER_ADVICE",
     "Console",
     "Findings",
     "HangFiles",
+    "alert_at",
     "describe_hang",
     "describe_recovery",
     "is_regular",
     "report_text",
+    "say_lost",
+    "within",
 ]
 
 HANG_LOG: Final = "hang.jsonl"
+_Result = TypeVar("_Result")
 
 _DOING: Final = {**KINDS, "start": "beginning", "end": "ending"}
 _ADVICE: Final = {
@@ -43,19 +51,16 @@ _ADVICE: Final = {
     "evaluation": "the evaluation does not return: look at its data set and the stack",
     "other": "what lies between two epochs does not return: the stack names it",
 }
-_WRITE_SECS: Final = 5.0
+PEER_ADVICE: Final = "look at the rank that was lost first: the others end for it, or wait for it"
+_DISK_SECS: Final = 5.0
 _CONSOLE_SECS: Final = 1.0
 
 
 class Findings(msgspec.Struct, kw_only=True):
     """What was found at a process that hangs.
 
-    Attributes:
-        process: The process itself.
-        thread: The thread that trains.
-        children: Those it began.
-        stacks: Of all Python threads, by pid.
-        cpu_share: Processors it has used since its last sign of life.
+    `stacks` are of all Python threads, by pid; `cpu_share` is how many processors it has used since its last sign of
+    life.
     """
 
     process: ProcessState | None
@@ -65,49 +70,51 @@ class Findings(msgspec.Struct, kw_only=True):
     cpu_share: float
 
 
-def describe_hang(hang: Hang, rank: int, pid: int) -> Alert:
-    """Returns the alarm of a hang."""
+def alert_at(beat: Beat, rank: int, **values: Any) -> Alert:
+    """Returns an alarm of a training at its last sign of life, raised now."""
+    return Alert(step=beat.step, epoch=beat.epoch, rank=rank, wall_time=time.time(), **values)
+
+
+def say_lost(peers: Sequence[dict[str, Any]]) -> str:
+    """Returns which rank was lost first, to be added to a message; empty where all are there."""
+    return f"; rank {peers[0]['rank']} was lost before it ({peers[0]['ending']})" if peers else ""
+
+
+def describe_hang(hang: Hang, rank: int, pid: int, peers: Sequence[dict[str, Any]] = ()) -> Alert:
+    """Returns the alarm of a hang; `peers` are from `find_lost_peers`."""
     beat = hang.beat
-    doing = _DOING[beat.phase]
-    return Alert(
+    message = f"no sign of life for {hang.age:.0f} s, {_DOING[beat.phase]} (limit {hang.limit:.0f} s)"
+    return alert_at(
+        beat,
+        rank,
         rule="hang",
         value=round(hang.age, 3),
         bound=round(hang.limit, 3),
-        step=beat.step,
-        epoch=beat.epoch,
-        rank=rank,
-        wall_time=time.time(),
         severity="critical",
-        message=f"no sign of life for {hang.age:.0f} s, {doing} (limit {hang.limit:.0f} s)",
-        advice=_ADVICE.get(beat.phase, _ADVICE["start"]),
-        fields={"phase": beat.phase, "pid": pid},
+        message=message + say_lost(peers),
+        advice=PEER_ADVICE if peers else _ADVICE.get(beat.phase, _ADVICE["start"]),
+        fields={"phase": beat.phase, "pid": pid, "lost_ranks": [peer["rank"] for peer in peers]},
     )
 
 
 def describe_recovery(recovery: Recovery, rank: int, pid: int) -> Alert:
     """Returns that a hang is over."""
-    beat = recovery.beat
-    return Alert(
+    return alert_at(
+        recovery.beat,
+        rank,
         rule="hang",
         value=round(recovery.secs, 3),
-        step=beat.step,
-        epoch=beat.epoch,
-        rank=rank,
-        wall_time=time.time(),
         severity="info",
         message=f"the training went on after {recovery.secs:.0f} s",
-        fields={"phase": beat.phase, "pid": pid},
+        fields={"phase": recovery.beat.phase, "pid": pid},
     )
 
 
 def report_text(alert: Alert, findings: Findings, training_thread: int, *, is_whole: bool) -> str:
     """Returns a report for people.
 
-    Args:
-        alert: The alarm.
-        findings: What was found.
-        training_thread: `threading.get_ident()` of the thread that trains.
-        is_whole: Whether all stacks are in it, or that of the training thread alone.
+    `training_thread` is `threading.get_ident()` of the one that trains; unless it `is_whole`, that stack alone is in
+    it.
     """
     lines = [alert.headline(), f"  {alert.advice}"]
     if findings.process is not None:
@@ -130,10 +137,8 @@ def report_text(alert: Alert, findings: Findings, training_thread: int, *, is_wh
 class Console:
     """The training's standard error, without keeping it open where somebody waits for its end.
 
-    Args:
-        pid: The training.
-        descriptor: Inherited from it if that is a regular file, so that both write where the other has stopped; -1
-            where it is none. A pipe or a terminal is opened for each message.
+    `descriptor` is inherited from it if that is a regular file, so that both write where the other has stopped. Else it
+    is -1, and the pipe or the terminal is opened for each message.
     """
 
     def __init__(self, pid: int, descriptor: int) -> None:
@@ -155,12 +160,13 @@ class Console:
                 os.close(descriptor)
 
     def _write_all(self, descriptor: int, data: bytes) -> None:
-        deadline = time.monotonic() + _CONSOLE_SECS
-        while data and time.monotonic() < deadline:
-            try:
+        def look() -> bool | None:
+            nonlocal data
+            with contextlib.suppress(BlockingIOError):
                 data = data[os.write(descriptor, data) :]
-            except BlockingIOError:
-                time.sleep(0.05)
+            return None if data else True
+
+        wait_for(look, 0.05, _CONSOLE_SECS)
 
 
 def is_regular(descriptor: int) -> bool:
@@ -170,14 +176,20 @@ def is_regular(descriptor: int) -> bool:
     return False
 
 
+def within(secs: float, call: Callable[[], _Result]) -> _Result | None:
+    """Returns what a call returns; None if that takes too long: a disk that hangs holds up nothing else."""
+    found: list[_Result] = []
+    thread = threading.Thread(target=lambda: found.append(call()), daemon=True)
+    thread.start()
+    thread.join(secs)
+    return found[0] if found else None
+
+
 class HangFiles:
     """`hang.jsonl` and a report for each hang, in the directory of one rank.
 
     The journal has one writer, the training, and it may go on at any moment; so the watchdog has a file of its own.
     Storage that hangs may be why the training does: the files are written by a thread that is not waited for long.
-
-    Args:
-        directory: The rank's.
     """
 
     def __init__(self, directory: str) -> None:
@@ -190,9 +202,7 @@ class HangFiles:
 
     def write(self, line: dict[str, Any], report: str = "", path: str = "") -> None:
         """Adds a line, and writes a report beside it."""
-        thread = threading.Thread(target=self._write, args=(line, report, path), daemon=True)
-        thread.start()
-        thread.join(_WRITE_SECS)
+        within(_DISK_SECS, lambda: self._write(line, report, path))
 
     def _write(self, line: dict[str, Any], report: str, path: str) -> None:
         with contextlib.suppress(OSError):

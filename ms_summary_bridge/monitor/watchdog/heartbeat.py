@@ -30,12 +30,9 @@ _COUNT: Final = CALLS + 3
 class Beat(msgspec.Struct, frozen=True):
     """One sign of life.
 
-    Attributes:
-        calls: How many calls of the training network have ended: steps, or sinks of many.
-        step: The last step that has ended.
-        epoch: Of that step, from 1; None where nobody says it.
-        phase: What began at that moment, one of `PHASES`.
-        monotonic: Seconds of the clock that is never set, when it began.
+    `calls` is how many calls of the training network have ended, steps or sinks of many; `step` is the last that has
+    ended, and `epoch` its own, from 1. `phase`, one of `PHASES`, began at `monotonic`, in seconds of the clock that is
+    never set.
     """
 
     calls: int
@@ -48,10 +45,7 @@ class Beat(msgspec.Struct, frozen=True):
 class Heartbeat:
     """The training's end.
 
-    Args:
-        step: Step from which the training counts.
-        is_shared: Whether another process reads it; without it nothing can fail, and nobody needs to ask whether there
-            is a watchdog.
+    It counts from `step`. Unless it `is_shared` nothing can fail, and nobody needs to ask whether there is a watchdog.
     """
 
     def __init__(self, step: int = 0, *, is_shared: bool = True) -> None:
@@ -85,11 +79,7 @@ class Heartbeat:
 
 
 class HeartbeatReader:
-    """The other end.
-
-    Args:
-        descriptor: That of the heartbeat, inherited.
-    """
+    """The other end."""
 
     def __init__(self, descriptor: int) -> None:
         self._places = memoryview(mmap.mmap(descriptor, 8 * _COUNT, prot=mmap.PROT_READ)).cast("d")

@@ -15,7 +15,7 @@ from typing import Final
 
 import psutil
 
-__all__ = ["MemoryWitness", "read_kernel_log"]
+__all__ = ["MemoryWitness"]
 
 _V2: Final = {"limit": "memory.max", "peak": "memory.peak", "events": "memory.events"}
 _V1: Final = {"limit": "memory.limit_in_bytes", "peak": "memory.max_usage_in_bytes", "events": "memory.oom_control"}
@@ -26,72 +26,54 @@ _LINES: Final = 8
 
 
 class MemoryWitness:
-    """Looks at the memory of a process while it lives, so that something is known afterwards.
+    """Looks at the memory of a process while it lives, so that something is known afterwards."""
 
-    Args:
-        pid: The process.
-    """
-
-    def __init__(self, pid: int) -> None:
-        self._process: psutil.Process | None = None
-        with contextlib.suppress(psutil.Error):
-            self._process = psutil.Process(pid)
-        self._group, self._names = _find_group(pid)
+    def __init__(self, pid: int, *, groups: str = "/sys/fs/cgroup", kernel_log: str = "/dev/kmsg") -> None:
+        self._pid = pid
+        self._kernel_log = kernel_log
+        self._group, self._names = _find_group(pid, Path(groups))
         self._kills = self._count_kills()
         self._resident = self._available = 0.0
 
     def look(self) -> None:
         """Remembers what the process and the host have now."""
         with contextlib.suppress(psutil.Error, OSError):
-            if self._process is not None:
-                self._resident = self._process.memory_info().rss / _MIB
+            self._resident = psutil.Process(self._pid).memory_info().rss / _MIB
             self._available = psutil.virtual_memory().available / _MIB
 
-    def _number(self, what: str) -> float | None:
-        with contextlib.suppress(OSError, ValueError):
-            number = int((self._group / self._names[what]).read_text(encoding="ascii"))
-            return None if number >= _NO_LIMIT else number / _MIB
+    def _number(self, what: str, pattern: str = r"\A(\d+)$") -> int | None:
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            found = re.search(pattern, (self._group / self._names[what]).read_text(encoding="ascii"), re.MULTILINE)
+            if found and int(found[1]) < _NO_LIMIT:
+                return int(found[1])
         return None
 
     def _count_kills(self) -> int | None:
-        with contextlib.suppress(OSError, ValueError):
-            for line in (self._group / self._names["events"]).read_text(encoding="ascii").splitlines():
-                name, _, count = line.partition(" ")
-                if name == "oom_kill":
-                    return int(count)
-        return None
+        return self._number("events", r"^oom_kill (\d+)$")
 
     def describe(self, pid: int) -> tuple[list[str], bool]:
-        """Returns what is known of memory, in lines, and whether the OOM killer was seen at work.
-
-        Args:
-            pid: The process that has died.
-        """
+        """Returns what is known of memory, in lines, and whether the OOM killer was seen at work."""
         lines = []
         if self._resident:
             lines.append(f"last seen: {self._resident:.0f} MiB resident, {self._available:.0f} MiB left on the host")
         limit, peak = self._number("limit"), self._number("peak")
         if limit is not None:
-            most = "" if peak is None else f", the most that was in use {peak:.0f} MiB"
-            lines.append(f"control group {self._group}: limit {limit:.0f} MiB{most}")
-        kills = self._count_kills()
-        has_killed = kills is not None and self._kills is not None and kills > self._kills
-        if has_killed:
-            lines.append(
-                f"control group {self._group}: the OOM killer has ended {(kills or 0) - (self._kills or 0)} here"
-            )
+            most = "" if peak is None else f", the most that was in use {peak / _MIB:.0f} MiB"
+            lines.append(f"control group {self._group}: limit {limit / _MIB:.0f} MiB{most}")
+        kills = (self._count_kills() or 0) - self._kills if self._kills is not None else 0
+        if kills > 0:
+            lines.append(f"control group {self._group}: the OOM killer has ended {kills} here")
         with contextlib.suppress(OSError, UnicodeDecodeError):
             pressure = Path("/proc/pressure/memory").read_text(encoding="ascii").partition("\n")[0]
             if "avg10=0.00 avg60=0.00" not in pressure:
                 lines.append(f"memory pressure of the host: {pressure}")
-        logged = read_kernel_log(pid)
+        logged = _read_kernel_log(pid, self._kernel_log)
         is_killed = any(re.search(r"(?i)killed process|out of memory|oom-kill", line) for line in logged)
-        return lines + [f"kernel log: {line}" for line in logged], has_killed or is_killed
+        return lines + [f"kernel log: {line}" for line in logged], kills > 0 or is_killed
 
 
-def _find_group(pid: int) -> tuple[Path, dict[str, str]]:
+def _find_group(pid: int, base: Path) -> tuple[Path, dict[str, str]]:
     """Returns the directory of a process's control group for memory, and the names of the files there."""
-    base = Path("/sys/fs/cgroup")
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)
@@ -104,7 +86,7 @@ def _find_group(pid: int) -> tuple[Path, dict[str, str]]:
     return base, _V2
 
 
-def read_kernel_log(pid: int, *, path: str = "/dev/kmsg") -> list[str]:
+def _read_kernel_log(pid: int, path: str) -> list[str]:
     """Returns what the kernel's log says of a process's end; nothing where the log is closed to us."""
     found: list[str] = []
     named = re.compile(rf"\b{pid}\b")

@@ -15,15 +15,7 @@ from typing import Final
 import msgspec
 import psutil
 
-__all__ = [
-    "ProcessState",
-    "catches",
-    "find_descendants",
-    "find_threads",
-    "is_free",
-    "is_same_program",
-    "read_state",
-]
+__all__ = ["ProcessState", "catches", "find_descendants", "find_threads", "is_free", "is_same_program", "read_state"]
 
 _WORDS: Final = {
     psutil.STATUS_DISK_SLEEP: "in an uninterruptible wait (driver or disk)",
@@ -36,15 +28,8 @@ _WORDS: Final = {
 class ProcessState(msgspec.Struct, frozen=True):
     """One process, or one thread of it.
 
-    Attributes:
-        pid: Number of the process, or of the thread.
-        name: As the kernel has it.
-        state: psutil's word, such as `sleeping`.
-        parent: Process it came from.
-        threads: How many it has.
-        cpu_secs: Processor time it has used.
-        started: When it began, in seconds since epoch: with the pid it names one process for ever.
-        waits_in: Function of the kernel in which it waits; empty where it does not or nobody may know.
+    `state` is psutil's word, such as `sleeping`. `started`, in seconds since epoch, and `pid` name one process for
+    ever. `waits_in` is the function of the kernel in which it waits; empty where it does not or nobody may know.
     """
 
     pid: int
@@ -74,7 +59,7 @@ class ProcessState(msgspec.Struct, frozen=True):
 
 
 def read_state(pid: int) -> ProcessState | None:
-    """Returns the state of a process, or of a thread by its own number; None if there is none."""
+    """Returns the state of a process, or of a thread by its own number; None where it is gone."""
     with contextlib.suppress(psutil.Error, OSError):
         return _state_of(psutil.Process(pid))
     return None
@@ -146,7 +131,7 @@ def _read_masks(place: str) -> dict[str, int]:
 
 def is_same_program(one: int, other: int) -> bool:
     """Whether one process is a fork of the other that runs on in the same program."""
-    with contextlib.suppress(OSError):
-        first, second = (Path(f"/proc/{pid}/cmdline").read_bytes() for pid in (one, other))
+    with contextlib.suppress(psutil.Error, OSError):
+        first, second = (psutil.Process(pid).cmdline() for pid in (one, other))
         return bool(first) and first == second
     return False

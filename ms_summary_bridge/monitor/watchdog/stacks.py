@@ -50,10 +50,7 @@ _NAME: Final = "msb stacks"
 class Offer(msgspec.Struct, frozen=True):
     """How to ask a process for its stacks.
 
-    Attributes:
-        pid: The process; forks of it answer as well.
-        signum: What to send.
-        descriptor: Where the answer comes.
+    The process `pid`, and forks of it, answer the signal `signum` in `descriptor`.
     """
 
     pid: int
@@ -102,11 +99,7 @@ def _wait_for_ever() -> None:
 
 
 class StackReader:
-    """Asks for stacks.
-
-    Args:
-        offer: Of the process; its descriptor is inherited.
-    """
+    """Asks for stacks."""
 
     def __init__(self, offer: Offer) -> None:
         self._offer = offer
@@ -121,13 +114,13 @@ class StackReader:
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, 0)
             os.lseek(descriptor, 0, os.SEEK_SET)  # it is the offset of all who write as well
-            answers[pid] = self._ask(pid)
+            answers[pid] = self.ask(pid)
             for child in [child for child in children if is_same_program(pid, child.pid)][:_MAX_CHILDREN]:
                 if time.time() - child.started > _SETTLED_SECS:
-                    answers[child.pid] = self._ask(child.pid)
+                    answers[child.pid] = self.ask(child.pid)
         return {pid: text for pid, text in answers.items() if text}
 
-    def _ask(self, pid: int) -> str:
+    def ask(self, pid: int) -> str:
         """Returns what one process answers; empty if it does not, or has no thread for it."""
         signum, descriptor = self._offer.signum, self._offer.descriptor
         thread = _find_waiting(pid)
@@ -135,13 +128,13 @@ class StackReader:
             return ""
         begin = size = os.fstat(descriptor).st_size
         os.kill(thread, signum)
-        asked = changed = time.monotonic()
+        began = changed = time.monotonic()
         while True:
             time.sleep(_POLL_SECS)
             last, size, now = size, os.fstat(descriptor).st_size, time.monotonic()
             if size != last:
                 changed = now
-            if now - changed > _QUIET_SECS if size > begin else now - asked > _SHARED_SECS:
+            if now - changed > _QUIET_SECS if size > begin else now - began > _SHARED_SECS:
                 return os.pread(descriptor, size - begin, begin).decode(errors="replace")
 
 

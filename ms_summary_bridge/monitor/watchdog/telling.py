@@ -10,13 +10,13 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from ms_summary_bridge.monitor.alarms.actions import AlertSource, name_action, outcome_note
+from ms_summary_bridge.monitor.alarms.actions.message import AlertSource, name_action, outcome_note
 from ms_summary_bridge.monitor.alarms.actions.runner import ActionRunner
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.alert_config import ActionConfig
 from ms_summary_bridge.monitor.model.sample import Note
 from ms_summary_bridge.monitor.watchdog.assignment import Assignment
-from ms_summary_bridge.monitor.watchdog.hang_report import Console, HangFiles
+from ms_summary_bridge.monitor.watchdog.hang_report import Console, HangFiles, within
 from ms_summary_bridge.training.distributed import rank_directory
 
 __all__ = ["Item", "Telling"]
@@ -31,9 +31,7 @@ Item: TypeAlias = tuple[Alert, Sequence[str]] | Note
 class Telling:
     """Tells of one training. What is to be recorded is handed to the training while that records.
 
-    Args:
-        assignment: What is watched.
-        answers: Descriptor on which the training is told what to record.
+    `answers` is the descriptor on which it is told.
     """
 
     def __init__(self, assignment: Assignment, answers: int) -> None:
@@ -104,17 +102,19 @@ class Telling:
         if problem:
             self.console.write(f"rank {alert.rank}: {note.text}\n")
         self.files.write({"kind": "action", **note.fields, "wall_time": note.wall_time})
-        self.record(note)
-
-    def record(self, item: Alert | Note) -> None:
-        """Has something written into the journal and for the viewers: by the training while it records."""
-        if not self._is_recording:
-            self.write_after([item if isinstance(item, Note) else (item, self.titles)])
-        elif isinstance(item, Note):
-            self._answer({"note": item})
+        if self._is_recording:
+            self._answer({"note": note})
         else:
-            self._sent.append((item, self.titles))
-            self._answer({"alert": item, "titles": self.titles})
+            self.write_after([note])
+
+    def record_and_act(self, alert: Alert) -> None:
+        """Has an alarm written, by the training while it records, and tells those who are to be told."""
+        if self._is_recording:
+            self._sent.append((alert, self.titles))
+            self._answer({"alert": alert, "titles": self.titles})
+        else:
+            self.write_after([(alert, self.titles)])
+        self.act(alert)
 
     def _answer(self, message: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):  # nobody reads, or it has ended; then it is written afterwards
@@ -132,22 +132,13 @@ class Telling:
                 from ms_summary_bridge.monitor.watchdog.after import write_after
 
                 with self._writing:
-                    problems = write_after(
-                        items,
-                        directory=self._directory,
-                        summary=summary or "",
-                        rank=place.rank,
-                        ranks=place.ranks,
-                        host=place.host,
-                    )
+                    problems = write_after(items, self._directory, summary or "", place)
             except Exception as error:  # whoever is to be told will be all the same
                 problems = [repr(error)]
             for problem in problems:
                 self.console.write(f"rank {place.rank}: {problem}\n")
 
-        thread = threading.Thread(target=write, daemon=True)  # a disk that hangs holds up nothing else
-        thread.start()
-        thread.join(_WRITE_SECS)
+        within(_WRITE_SECS, write)
 
     def close(self) -> None:
         """Waits until all who are to be told have been, but not for ever."""

@@ -2,9 +2,9 @@
 
 Imports neither mindspore nor numpy while the training lives.
 
-It is no part of the training's process, so that nothing that stops that one, a C call that holds the GIL for ever
-among it, stops the watchdog. It looks a few times in a minute, sends nothing that would touch the training, and ends
-with the training, however that ends.
+It is a process of its own, so that what stops the training, such as a C call that holds the GIL for ever, does not stop
+the watchdog. It looks a few times in a minute, sends nothing that would touch the training, and ends with the training,
+however that ends.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import time
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -21,40 +22,35 @@ import msgspec
 from ms_summary_bridge.files.waiting import wait_for
 from ms_summary_bridge.monitor.model.sample import Note
 from ms_summary_bridge.monitor.watchdog.assignment import Assignment, Begun, poll_secs
-from ms_summary_bridge.monitor.watchdog.death import Ending, describe_death, find_lost_peers, read_ending
+from ms_summary_bridge.monitor.watchdog.death import describe_death, find_lost_peers, read_ending
 from ms_summary_bridge.monitor.watchdog.hang_limits import Hang, HangDetector, Recovery
 from ms_summary_bridge.monitor.watchdog.hang_report import (
-    HANG_LOG,
     Findings,
     describe_hang,
     describe_recovery,
     report_text,
+    within,
 )
 from ms_summary_bridge.monitor.watchdog.heartbeat import Beat, HeartbeatReader
 from ms_summary_bridge.monitor.watchdog.memory_words import MemoryWitness
-from ms_summary_bridge.monitor.watchdog.process_state import (
-    ProcessState,
-    find_descendants,
-    is_same_program,
-    read_state,
-)
+from ms_summary_bridge.monitor.watchdog.process_state import ProcessState, find_descendants, is_same_program, read_state
 from ms_summary_bridge.monitor.watchdog.stacks import StackReader
 from ms_summary_bridge.monitor.watchdog.telling import Telling
 
 __all__ = ["Watchdog", "main"]
 
 _GONE_SECS: Final = 10.0  # between the end of a process's files and its own, where it dies
-_PEER_SECS: Final = 5.0  # in which the watchdog of another rank tells of its death
+_PEER_SECS: Final = 5.0  # in which the watchdog of another rank tells of its death, where a launcher ends this one
+_KILLED_PEER_SECS: Final = 0.5  # the same where it may be this one that was killed first
+_DISK_SECS: Final = 5.0  # that are waited for what they write
 _SESSION_SECS: Final = 120.0  # how far apart the ranks of one training may start
 
 
 class Watchdog:
     """Watches one training.
 
-    Args:
-        assignment: What to watch.
-        messages: Descriptor on which the training tells where files go, and that it ends.
-        answers: Descriptor on which it is told what to record.
+    `messages` is the descriptor on which the training tells where files go and that it ends, and `answers` the one on
+    which it is told what to record.
     """
 
     def __init__(self, assignment: Assignment, messages: int, answers: int) -> None:
@@ -73,7 +69,7 @@ class Watchdog:
         self._poll = select.poll()
         self._poll.register(messages, select.POLLIN)
         self._process = -1
-        with contextlib.suppress(OSError, AttributeError):  # before Linux 5.3 there is none, and it ends a poll later
+        with contextlib.suppress(OSError, AttributeError):  # missing before Linux 5.3: it ends a poll later
             self._process = os.pidfd_open(assignment.pid)
             self._poll.register(self._process, select.POLLIN)
         state = read_state(assignment.pid)
@@ -96,7 +92,7 @@ class Watchdog:
             if not self._is_deaf:
                 self._wait(self._poll_secs)
             elif not self._wait_for_end(_GONE_SECS):
-                break  # it has become another program, of which there is nothing to watch
+                break  # it has become another program, which is not watched
         self._telling.close()
 
     def _find_process(self) -> ProcessState | None:
@@ -148,23 +144,23 @@ class Watchdog:
             alert = describe_recovery(event, self._telling.place.rank, self._assignment.pid)
             self._telling.console.write(f"{alert.headline()}\n")
             self._telling.files.write({"kind": "recovered", **alert.plain()})
-            self._telling.record(alert)
-            self._telling.act(alert)
+            self._telling.record_and_act(alert)
 
     # ------------------------------------------------------------------ a hang
 
     def _report(self, hang: Hang) -> None:
         place = self._telling.place
-        alert = describe_hang(hang, place.rank, self._assignment.pid)
+        alert = describe_hang(hang, place.rank, self._assignment.pid, self._find_peers(time.time()))
         findings = self._investigate()
         files = self._telling.files
         path = files.report_path(alert)
         brief = report_text(alert, findings, place.thread_ident, is_whole=False)
         self._telling.console.write(f"{brief}  all stacks: {path}\n")
         whole = report_text(alert, findings, place.thread_ident, is_whole=True)
-        files.write({"kind": "hang", **alert.plain(), "found": _plain(findings)}, whole, path)
-        self._telling.record(alert)
-        self._telling.act(alert)
+        files.write(
+            {"kind": "hang", **alert.plain(), "found": msgspec.to_builtins(findings, str_keys=True)}, whole, path
+        )
+        self._telling.record_and_act(alert)
 
     def _investigate(self) -> Findings:
         pid = self._assignment.pid
@@ -188,13 +184,17 @@ class Watchdog:
             self._listen()  # what it said at last
         if self._is_told_to_end:
             return
-        telling, pid = self._telling, self._assignment.pid
+        telling, pid, died_at = self._telling, self._assignment.pid, time.time()
         ending, beat = read_ending(pid, self._process), self._heartbeat.read()
         is_asked_for = ending.is_asked_for or self._has_killed
         if is_asked_for and not telling.has_begun:
             return  # no training had begun
         files = telling.files
-        peers = self._find_peers(ending, is_asked_for)
+        if not is_asked_for:  # at once: the launcher kills the other ranks now, and their watchdogs ask who was first
+            files.write({"kind": "gone", "rank": telling.place.rank, "wall_time": died_at, "ending": ending.title})
+        patience = _PEER_SECS if is_asked_for else _KILLED_PEER_SECS if ending.signum == signal.SIGKILL else 0.0
+        is_own = ending.code == 0 or ending.signum == signal.SIGINT
+        peers = [] if is_own else self._find_peers(died_at, patience)
         items = telling.end()
         if peers or not is_asked_for:
             memory, was_oom = self._memory.describe(pid)
@@ -217,16 +217,13 @@ class Watchdog:
         items.append(Note(kind="end", step=beat.step, wall_time=time.time(), text=text, fields=fields))
         telling.write_after(items)
 
-    def _find_peers(self, ending: Ending, is_asked_for: bool) -> list[dict[str, Any]]:
-        """Returns the ranks that were lost before: where one is killed, the launcher ends the others."""
-        if self._telling.place.ranks <= 1 or ending.code == 0 or ending.signum == signal.SIGINT:
+    def _find_peers(self, until: float, patience: float = 0.0) -> list[dict[str, Any]]:
+        """Returns the ranks that were lost before: where one is killed, the others wait, or the launcher ends them."""
+        place, since = self._telling.place, self._since - _SESSION_SECS
+        look = partial(find_lost_peers, self._telling.run_directory, place.rank, since, until)
+        if place.ranks <= 1 or not self._telling.run_directory:
             return []
-        since, rank = self._since - _SESSION_SECS, self._telling.place.rank
-        patience = _PEER_SECS if is_asked_for else 0.0
-        found = wait_for(
-            lambda: find_lost_peers(self._telling.run_directory, rank, since, HANG_LOG) or None, 0.1, patience
-        )
-        return found or []
+        return within(_DISK_SECS + patience, lambda: wait_for(lambda: look() or None, 0.1, patience)) or []
 
     def _kill(self) -> None:
         """Ends the training, and the forks of it, which may not notice that it has gone."""
@@ -243,25 +240,15 @@ class Watchdog:
                 os.kill(pid, signum)
             self._wait_for_end(secs)
         for fork in forks:
-            there = read_state(fork.pid)
-            if there is not None and there.started == fork.started:
+            state = read_state(fork.pid)
+            if state is not None and state.started == fork.started:
                 with contextlib.suppress(OSError):
                     os.kill(fork.pid, signal.SIGKILL)
 
     def _wait_for_end(self, secs: float) -> bool:
         """Returns whether the process has ended, which is waited for."""
-        deadline = time.monotonic() + secs
-        while self._find_process() is not None:
-            if time.monotonic() >= deadline:
-                return False
-            self._wait(min(self._poll_secs, max(0.0, deadline - time.monotonic())))
-        return True
-
-
-def _plain(findings: Findings) -> dict[str, Any]:
-    """Returns findings for a line of JSON."""
-    plain: dict[str, Any] = msgspec.to_builtins(findings, str_keys=True)
-    return plain
+        every = min(self._poll_secs, secs)
+        return wait_for(lambda: self._find_process() is None or None, every, secs, sleep=self._wait) is not None
 
 
 def main() -> int:

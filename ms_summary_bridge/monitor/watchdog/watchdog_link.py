@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ms_summary_bridge.monitor.alarms.actions import OUTSIDE
+from ms_summary_bridge.monitor.alarms.actions.message import OUTSIDE
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.alert_config import ActionConfig
 from ms_summary_bridge.monitor.model.config import MonitorConfig
@@ -39,17 +39,13 @@ _END_SECS: Final = 5.0
 
 
 class WatchdogLink:
-    """A watchdog for one training. Before `watch` or `begin`, and after `end`, every call does nothing.
-
-    Args:
-        config: The configuration.
-        faults: Is told if there can be none.
-    """
+    """A watchdog for one training. Before `watch` or `begin`, and after `end`, every call does nothing."""
 
     def __init__(self, config: MonitorConfig, faults: Faults) -> None:
         self._config = config
         self._faults = faults
-        self._heartbeat = Heartbeat(is_shared=False)
+        self.heartbeat = Heartbeat(is_shared=False)
+        """Where the training says what it does; nobody reads it before `begin` and after `end`."""
         self._process: subprocess.Popen[bytes] | None = None
         self._has_begun = False
         self._dropped: weakref.finalize[..., WatchdogLink] | None = None
@@ -64,7 +60,7 @@ class WatchdogLink:
 
     @property
     def pid(self) -> int | None:
-        """The process; None if there is none."""
+        """Of the watchdog's process; None where nobody watches."""
         return None if self._process is None else self._process.pid
 
     def watch(self) -> None:
@@ -78,40 +74,35 @@ class WatchdogLink:
     def begin(self, place: ProcessRank, step: int) -> None:
         """A training begins, in the thread that trains; the watchdog of an earlier training ends.
 
-        Args:
-            place: Where this process stands.
-            step: Step from which the training counts.
+        `step` is the one from which it counts.
         """
-        if self._has_begun:
+        is_watching = self._process is not None and self._process.poll() is None
+        if self._has_begun or not is_watching:
             self.end()
         self._has_begun = True
-        if self._process is None or self._process.poll() is not None:
-            self.end()
-            self._has_begun = True
+        if self._process is None:
             self._try_to_start(step, place)
             return
         self._tell({"place": _begun(place)})
-        self._heartbeat.places[STEP] = step
-        self._heartbeat.beat(START)
+        self.heartbeat.places[STEP] = step
+        self.heartbeat.beat(START)
         self.hear()  # which run it may have made
 
     def _try_to_start(self, step: int, place: ProcessRank | None = None) -> None:
         if not self._config.watchdog.enable:
             return
         try:
-            self._heartbeat = Heartbeat(step)
-            self._start(self._heartbeat, find_process_rank() if place is None else place)
+            self.heartbeat = Heartbeat(step)
+            self._start(self.heartbeat, find_process_rank() if place is None else place)
         except Exception as error:  # OSError, and AttributeError where it is not Linux
             self._faults.warn("watchdog", f"the watchdog cannot be started, a hang will not be noticed: {error}")
             self.end()
 
     def _start(self, heartbeat: Heartbeat, place: ProcessRank) -> None:
         offer = offer_stacks()
-        console = 2 if is_regular(2) else -1
+        console = os.dup(2) if is_regular(2) else -1  # its own 2 is closed
         inherited = [heartbeat.descriptor, *([] if offer is None else [offer.descriptor])]
-        if console >= 0:
-            console = os.dup(2)  # its own 2 is closed
-            inherited.append(console)
+        inherited += [console] if console >= 0 else []
         config = self._config
         assignment = Assignment(
             pid=os.getpid(),
@@ -129,7 +120,7 @@ class WatchdogLink:
         code = "import sys; sys.path[:] = sys.argv[1:]; "
         code += "from ms_summary_bridge.monitor.watchdog.watchdog import main; sys.exit(main())"
         try:
-            # A session of its own: a signal to the training's group, such as Ctrl-Z, is none to the watchdog.
+            # A session of its own: a signal to the training's group, such as Ctrl-Z, does not reach the watchdog.
             self._process = subprocess.Popen(
                 [sys.executable, "-c", code, *(path or os.getcwd() for path in sys.path)],
                 stdin=subprocess.PIPE,
@@ -191,19 +182,14 @@ class WatchdogLink:
         """Says that there is a checkpoint."""
         self._tell({"checkpoint": [step, path]})
 
-    @property
-    def heartbeat(self) -> Heartbeat:
-        """Where the training says what it does; nobody reads it before `begin` and after `end`."""
-        return self._heartbeat
-
     def beat(self, phase: str) -> None:
         """The training begins another phase, one of `phases.PHASES`."""
-        self._heartbeat.beat(phase)
+        self.heartbeat.beat(phase)
 
     @contextlib.contextmanager
     def during(self, phase: str) -> Iterator[None]:
         """What runs inside is another phase; afterwards the one around it goes on."""
-        heartbeat = self._heartbeat
+        heartbeat = self.heartbeat
         outer = heartbeat.turn(number_of(phase), time.monotonic())
         try:
             yield
@@ -212,20 +198,15 @@ class WatchdogLink:
 
     def end(self) -> None:
         """The training ends: so does the watchdog. It may be called again."""
-        heartbeat, self._heartbeat = self._heartbeat, Heartbeat(is_shared=False)
+        heartbeat, self.heartbeat = self.heartbeat, Heartbeat(is_shared=False)
         process, self._process = self._process, None
         if self._dropped is not None:
             self._dropped.detach()
         self._has_begun, self._heard = False, b""
-        heartbeat.beat(END)
         if process is not None:
-            has_died = process.poll() is not None
-            if has_died:
+            if process.poll() is not None:
                 self._faults.warn("watchdog died", f"the watchdog ended before the training, with {process.returncode}")
-            assert process.stdin is not None
-            with contextlib.suppress(OSError):
-                process.stdin.write(msgspec.json.encode({"end": True}) + b"\n")
-                process.stdin.close()
+            _say_end(process, heartbeat)
             with contextlib.suppress(subprocess.TimeoutExpired):  # it says something yet, and then ends by itself
                 process.wait(_END_SECS)
             assert process.stdout is not None
@@ -235,11 +216,16 @@ class WatchdogLink:
 
 def _end_unused(process: subprocess.Popen[bytes], heartbeat: Heartbeat, pid: int) -> None:
     """Ends the watchdog of a monitor that is gone before it has ended; not that of the process which was forked."""
-    if os.getpid() == pid and process.stdin is not None:
-        heartbeat.beat(END)
-        with contextlib.suppress(OSError):
-            process.stdin.write(msgspec.json.encode({"end": True}) + b"\n")
-            process.stdin.close()
+    if os.getpid() == pid:
+        _say_end(process, heartbeat)
+
+
+def _say_end(process: subprocess.Popen[bytes], heartbeat: Heartbeat) -> None:
+    heartbeat.beat(END)
+    assert process.stdin is not None
+    with contextlib.suppress(OSError):
+        process.stdin.write(msgspec.json.encode({"end": True}) + b"\n")
+        process.stdin.close()
 
 
 def _begun(place: ProcessRank) -> Begun:

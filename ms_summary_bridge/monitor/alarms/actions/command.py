@@ -8,11 +8,11 @@ import signal
 import subprocess
 import tempfile
 import threading
-import time
 from typing import Final
 
 import msgspec
 
+from ms_summary_bridge.files.waiting import wait_for
 from ms_summary_bridge.monitor.alarms.actions.message import ActionError, AlertSource, message_text
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.alert_config import CommandConfig
@@ -27,14 +27,14 @@ _SCALARS: Final = ("rule", "metric", "value", "bound", "step", "epoch", "rank", 
 def command_environment(alert: Alert, origin: AlertSource) -> dict[str, str]:
     """Returns what a program is told in its environment, beside all that the training has there."""
     plain = alert.plain()
-    told = {f"ALERT_{name.upper()}": "" if plain[name] is None else str(plain[name]) for name in _SCALARS}
-    told |= {f"ALERT_{name.upper()}": str(value) for name, value in msgspec.structs.asdict(origin).items()}
-    told |= {
+    variables = {f"ALERT_{name.upper()}": "" if plain[name] is None else str(plain[name]) for name in _SCALARS}
+    variables |= {f"ALERT_{name.upper()}": str(value) for name, value in msgspec.structs.asdict(origin).items()}
+    variables |= {
         "ALERT_SINCE_STEP": str(alert.first_step),
         "ALERT_TEXT": message_text(alert, origin),
         "ALERT_JSON": msgspec.json.encode(plain).decode(),
     }
-    return {name: value.replace("\0", "") for name, value in told.items()}
+    return {name: value.replace("\0", "") for name, value in variables.items()}
 
 
 def run_command(
@@ -42,11 +42,7 @@ def run_command(
 ) -> None:
     """Runs a program and waits for its end; at the limit it is killed, with all that it started.
 
-    Args:
-        config: The command.
-        alert: The alarm.
-        origin: Where it comes from.
-        give_up: When this is set, it is killed before its limit.
+    When `give_up` is set, it is killed before its limit.
 
     Raises:
         ActionError: It cannot be started, took too long, or ended with another code than 0.
@@ -65,25 +61,23 @@ def run_command(
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise ActionError(f"cannot be started: {reason}") from None
+        give_up = threading.Event() if give_up is None else give_up
+
+        def look() -> int | None:
+            if (code := process.poll()) is None and give_up.is_set():
+                raise ActionError("was killed: the training has ended")
+            return code
+
         try:
-            code = _wait(process, config.timeout, threading.Event() if give_up is None else give_up)
+            code = wait_for(look, _POLL_SECS, config.timeout, sleep=give_up.wait)
         finally:
             if process.poll() is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+        if code is None:
+            raise ActionError(f"was killed after {config.timeout:g} s")
         if code != 0:
             output.seek(max(0, output.seek(0, os.SEEK_END) - _SHOWN))
-            said = " ".join(output.read().decode(errors="replace").split())
-            raise ActionError(f"ended with {code}" + (f": {said}" if said else ""))
-
-
-def _wait(process: subprocess.Popen[bytes], secs: float, give_up: threading.Event) -> int:
-    deadline = time.monotonic() + secs
-    while (code := process.poll()) is None:
-        if give_up.is_set():
-            raise ActionError("was killed: the training has ended")
-        if time.monotonic() >= deadline:
-            raise ActionError(f"was killed after {secs:g} s")
-        give_up.wait(_POLL_SECS)
-    return code
+            text = " ".join(output.read().decode(errors="replace").split())
+            raise ActionError(f"ended with {code}" + (f": {text}" if text else ""))

@@ -37,9 +37,7 @@ Verdict = Literal["done", "again", "refused"]
 class Request(msgspec.Struct):
     """What is sent.
 
-    Attributes:
-        query: To be added to the address; empty for nothing.
-        body: JSON.
+    `query` is added to the address, and `body` is JSON.
     """
 
     query: str
@@ -51,13 +49,8 @@ def build_request(
 ) -> Request:
     """Returns the message of an alarm.
 
-    Args:
-        dialect: Of the service.
-        alert: The alarm.
-        origin: Where it comes from.
-        secret: Of the signature; empty for none.
-        keyword: Is added where the text lacks it.
-        seconds: Time of day, for the signature.
+    `secret` is that of the signature, empty for none, and `seconds` the time of day for it. `keyword` is added where
+    the text lacks it.
     """
     text = message_text(alert, origin)
     if keyword and keyword not in text:
@@ -98,13 +91,7 @@ def _shorten(text: str) -> str:
 
 
 def judge(dialect: Dialect, status: int, body: bytes) -> tuple[Verdict, str]:
-    """Returns what an answer means, and the reason in words where it is no success.
-
-    Args:
-        dialect: Of the service.
-        status: Of HTTP.
-        body: Of the answer.
-    """
+    """Returns what an answer means, and for a failure the reason in words."""
     if status == 429 or status >= 500:
         return "again", f"HTTP status {status}"
     if not 200 <= status < 300:
@@ -121,6 +108,6 @@ def judge(dialect: Dialect, status: int, body: bytes) -> tuple[Verdict, str]:
     codes = [answer[name] for name in names if isinstance(answer.get(name), int)]
     if codes and codes[0] == 0:
         return "done", ""
-    said = answer.get("msg") or answer.get("errmsg") or "no reason"
-    reason = f"code {codes[0] if codes else None}: {str(said)[:200]}"
+    text = answer.get("msg") or answer.get("errmsg") or "no reason"
+    reason = f"code {codes[0] if codes else None}: {str(text)[:200]}"
     return ("again" if codes and codes[0] in _BUSY[dialect] else "refused"), reason

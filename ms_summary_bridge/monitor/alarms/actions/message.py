@@ -22,15 +22,7 @@ class ActionError(Exception):
 
 
 class AlertSource(msgspec.Struct, frozen=True, kw_only=True):
-    """Which training an alarm is of.
-
-    Attributes:
-        project: As configured.
-        run: Name of the run's directory.
-        run_directory: The directory.
-        host: Name of the host.
-        ranks: How many processes train together.
-    """
+    """Which training an alarm is of."""
 
     project: str = ""
     run: str = ""
@@ -66,10 +58,7 @@ def name_action(action: ActionConfig, actions: Sequence[ActionConfig]) -> str:
 def outcome_note(name: str, alert: Alert, problem: str) -> Note:
     """Returns what became of an action, as the journal takes it.
 
-    Args:
-        name: Of the action.
-        alert: The alarm.
-        problem: Why it was not done; empty for done.
+    `problem` is why it was not done; empty for done.
     """
     text = f"{name} was {'not ' if problem else ''}told of {alert.rule}" + (f": {problem}" if problem else "")
     fields = {"action": name, "rule": alert.rule, "alert_wall_time": alert.wall_time, "problem": problem}

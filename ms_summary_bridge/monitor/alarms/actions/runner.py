@@ -9,28 +9,49 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from ms_summary_bridge.monitor.alarms.actions import ActionError, AlertSource, deliver
+from ms_summary_bridge.monitor.alarms.actions.message import ActionError, AlertSource
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.alert_config import ActionConfig
 
-__all__ = ["ActionRunner", "Outcome"]
+__all__ = ["ActionRunner", "deliver"]
 
 _KILL_SECS: Final = 2.0
 _WAITING: Final = 32  # alarms that may wait for one action; a dead endpoint is not told of hundreds later on
 
-Outcome = Callable[[ActionConfig, Alert, str], None]
-"""Is told, on a thread of the runner, what became of an action: empty for well, else the reason why not."""
+
+def deliver(
+    action: ActionConfig,
+    alert: Alert,
+    origin: AlertSource,
+    *,
+    hurry: threading.Event | None = None,
+    give_up: threading.Event | None = None,
+) -> None:
+    """Tells the outside of an alarm, and waits until it knows. Does nothing for a kind that is not in `OUTSIDE`.
+
+    When `hurry` is set nothing is tried again, and when `give_up` is set a command is killed.
+
+    Raises:
+        ActionError: It could not be done.
+    """
+    # Loaded here: a training without alarms needs neither, and the modules of HTTP take their time.
+    if action.command is not None:
+        from ms_summary_bridge.monitor.alarms.actions.command import run_command
+
+        run_command(action.command, alert, origin, give_up=give_up)
+    elif action.webhook is not None:
+        from ms_summary_bridge.monitor.alarms.actions.webhook import send
+
+        send(action.webhook, alert, origin, hurry=hurry)
 
 
 class ActionRunner:
     """Runs each action on a thread of its own, so that one that waits does not hold up another.
 
-    Args:
-        origin: Where the alarms come from.
-        outcome: Is told of each action.
+    `outcome` is told, on such a thread, what became of an action: empty for well, else the reason why not.
     """
 
-    def __init__(self, origin: AlertSource, outcome: Outcome) -> None:
+    def __init__(self, origin: AlertSource, outcome: Callable[[ActionConfig, Alert, str], None]) -> None:
         self._origin = origin
         self._outcome = outcome
         self._hurry = threading.Event()

@@ -29,7 +29,7 @@ _FIRST_WAIT: Final = 1.0
 _LONGEST_WAIT: Final = 30.0
 _MAX_ANSWER: Final = 64 << 10
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
-_SHORTEST_SECRET: Final = 6  # shorter parts of an address, such as v2 or send, are no secrets
+_SHORTEST_SECRET: Final = 6  # shorter parts of an address, such as v2 or send, may be shown
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -83,12 +83,7 @@ def send(
 ) -> None:
     """Sends an alarm; waits until the service has taken it.
 
-    Args:
-        config: The webhook.
-        alert: The alarm.
-        origin: Where it comes from.
-        hurry: When this is set, nothing is tried again.
-        clock: Seconds since epoch, for the signature.
+    When `hurry` is set, nothing is tried again. `clock` gives seconds since epoch, for the signature.
 
     Raises:
         ActionError: It was not taken. The message holds neither address nor secret.
@@ -102,10 +97,10 @@ def send(
         # Anew for each attempt: a signature is about the time.
         request = build_request(config.dialect, alert, origin, secret=secret, keyword=config.keyword, seconds=clock())
         address = url + (("&" if urlsplit(url).query else "?") + request.query if request.query else "")
-        verdict, reason, asked = _post(config, address, request.body, headers)
+        verdict, reason, pause = _post(config, address, request.body, headers)
         if verdict == "done":
             return
-        if verdict == "refused" or attempt == config.attempts or hurry.wait(min(asked or wait, _LONGEST_WAIT)):
+        if verdict == "refused" or attempt == config.attempts or hurry.wait(min(pause or wait, _LONGEST_WAIT)):
             break
         wait *= 2
     tried = f" ({attempt} attempts)" if attempt > 1 else ""
@@ -133,7 +128,7 @@ def _post(
     except (TimeoutError, http.client.HTTPException, OSError) as error:
         return "again", f"no answer: {_kind(error)}", None
     except ValueError:
-        return "refused", "the address is none: it must begin with https:// or http://", None
+        return "refused", "the address must begin with https:// or http://", None
 
 
 def _kind(error: object) -> str:

@@ -4,56 +4,38 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from ms_summary_bridge.monitor.alarms.rules import Observation, Rule, say_number
+from ms_summary_bridge.monitor.alarms.rules.rule import Observation, Rule, Streak, ValueRule, say_number
 from ms_summary_bridge.monitor.model.alert import Alert
 
 __all__ = ["Overload", "Threshold"]
 
 
-class Threshold(Rule):
-    """A value that is past a bound, several times in a row.
-
-    Args:
-        metric: Name of the metric.
-        above: Highest value that is right.
-        below: Lowest value that is right.
-        times: How often in a row it must be past its bound.
-    """
+class Threshold(ValueRule):
+    """A value that is past a bound, several times in a row."""
 
     name: ClassVar[str] = "threshold"
 
     def __init__(
         self, *, metric: str = "loss", above: float | None = None, below: float | None = None, times: int = 1
     ) -> None:
-        self.metrics = self.watched = (metric,)
-        self._metric = metric
+        super().__init__(metric)
+        self.watched = (metric,)
         self._above = above
         self._below = below
         self._times = times
-        self._count = 0
-        self._since = 0
+        self._streak = Streak()
 
-    def observe(self, point: Observation) -> Alert | None:
-        """See `Rule`."""
-        value = point.values.get(self._metric)
-        if value is None or point.overflow:
+    def _take(self, point: Observation, value: float) -> Alert | None:
+        is_high = self._above is not None and value > self._above
+        bound, way = (self._above, "above") if is_high else (self._below, "below")
+        is_past = is_high or (self._below is not None and value < self._below)
+        count = self._streak.add(point, is_on=is_past)
+        if bound is None or not is_past or count < self._times:
             return None
-        if self._above is not None and value > self._above:
-            bound, way = self._above, "above"
-        elif self._below is not None and value < self._below:
-            bound, way = self._below, "below"
-        else:
-            self._count = 0
-            return None
-        if not self._count:
-            self._since = point.step
-        self._count += 1
-        if self._count < self._times:
-            return None
-        often = f", {self._count} times in a row" if self._times > 1 else ""
+        often = f", {count} times in a row" if self._times > 1 else ""
         message = f"{self._metric} is {say_number(value)}, {way} {bound:g}{often}"
         advice = f"the bound was set in the configuration; see what {self._metric} did before"
-        return self.alert(point, self._metric, value, message, advice, bound=bound, since=self._since)
+        return self.alert(point, self._metric, value, message, advice, bound=bound, since=self._streak.since)
 
 
 _KINDS: Final = {
@@ -70,14 +52,7 @@ _ADVICE: Final = {
 
 
 class Overload(Rule):
-    """A device that is past what it stands, without a break for some time.
-
-    Args:
-        temperature: Highest right temperature, degrees Celsius; None not to look.
-        memory: Most memory of the device that may be in use, MiB.
-        utilization: How busy it may be, per cent.
-        secs: Seconds for which it must be past a bound.
-    """
+    """A device that is past what it stands, without a break for some time."""
 
     name: ClassVar[str] = "overload"
 
@@ -99,7 +74,7 @@ class Overload(Rule):
         self._since: dict[str, tuple[float, int]] = {}  # when each value went past its bound, and at which step
 
     def observe(self, point: Observation) -> Alert | None:
-        """See `Rule`."""
+        """Takes one point."""
         found = None
         for metric, (kind, bound) in self._bounds.items():
             value = point.values.get(metric)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from ms_summary_bridge.monitor.alarms.rules import Level, Observation, Rule
+from ms_summary_bridge.monitor.alarms.rules.rule import Level, Observation, ValueRule
 from ms_summary_bridge.monitor.model.alert import Alert
 
 __all__ = ["Divergence"]
@@ -23,7 +23,7 @@ _BLOCK: Final = 20  # steps; with each block all is looked at anew
 _LEAST_VALUES: Final = 4  # of a block, where a value stands for several steps
 _GROUP: Final = 4  # blocks of which the median is looked at as well: each part of a window must be above
 _SHORT: Final = 5  # blocks of the shorter level, which follows a loss that falls fast
-_SURE: Final = 3.5  # standard errors of a median that are no chance
+_SURE: Final = 3.5  # standard errors of a median beyond which chance is ruled out
 _GAIN_SHARE: Final = 0.05  # of what was gained: a loss near zero is never steady by its own measure
 _GROUP_SHARE: Final = 0.7  # of the way to the bound that each group must be past
 _LARGE, _LARGE_BLOCKS = 3.0, 12  # so many times the size of all that was before need to last for so many blocks only
@@ -44,25 +44,20 @@ class _Range:
         self.low, self.high = float(values[max(0, middle - off)]), float(values[min(len(values) - 1, middle + off)])
 
 
-class Divergence(Rule):
+class Divergence(ValueRule):
     """A loss that stays far above its best: what creeps up over night passes every rule about jumps.
 
     How long it must stay there depends on how far above it is: a curriculum, a restart of the learning rate and a bad
     stretch of data come down again within some hundred steps.
 
-    Args:
-        metric: Name of the metric.
-        share: By which part of its best it must have risen.
-        window: For how many steps it must stay there.
-        mode: `falling`, or `oscillating` for a loss that swings by nature, as those of GANs and of reinforcement
-            learning do. Such a one is compared with how far it swung in its first 2,000 steps.
+    With the mode `oscillating`, for a loss that swings by nature as those of GANs and of reinforcement learning do, it
+    is compared with how far it swung in its first 2,000 steps.
     """
 
     name: ClassVar[str] = "divergence"
 
     def __init__(self, *, metric: str = "loss", share: float = 0.5, window: int = 460, mode: str = "falling") -> None:
-        self.metrics = (metric,)
-        self._metric = metric
+        super().__init__(metric)
         self._share = share
         self._swings = mode == "oscillating"
         self._size = max(_HUGE_BLOCKS, math.ceil(window / _BLOCK))
@@ -76,13 +71,11 @@ class Divergence(Rule):
         self._earlier: Level | None = None
 
     def recall(self, level: Level) -> None:
-        """See `Rule`."""
+        """Learns the best of earlier sessions."""
         self._earlier = level
 
-    def observe(self, point: Observation) -> Alert | None:
-        """See `Rule`."""
-        value = point.values.get(self._metric)
-        if value is None or point.overflow or not math.isfinite(value):
+    def _take(self, point: Observation, value: float) -> Alert | None:
+        if not math.isfinite(value):
             return None
         values = self._values
         if not values:
@@ -125,7 +118,7 @@ class Divergence(Rule):
             return
         if self._count > self._size and self._count % _GROUP:
             return  # what falls slowly is looked at less often
-        # A lucky stretch of a noisy loss is no level: what counts is where it surely is at the most.
+        # A lucky stretch of a noisy loss is not its level: what counts is where it surely is at the most.
         level = min(_Range(self._last(_SHORT)).high, _Range(self._last(self._size)).high)
         if self._best is None or level < self._best[0]:
             self._best = (level, step)

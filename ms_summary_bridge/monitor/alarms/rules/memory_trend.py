@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from ms_summary_bridge.monitor.alarms.rules import Observation, Rule
+from ms_summary_bridge.monitor.alarms.rules.rule import Observation, Rule
 from ms_summary_bridge.monitor.model.alert import Alert
 
 __all__ = ["MemoryTrend"]
@@ -20,7 +20,7 @@ _LEAST: Final = 16  # points that a trend takes
 _AGREE: Final = 0.85  # of all pairs of points that must rise: what has found its level does not
 _LEAST_SECS: Final = 600.0  # that a trend takes, and
 _REACH: Final = 10.0  # it says nothing of what is farther ahead than so many times what was seen
-_STEADY: Final = 0.7  # of the slope at first that must be left at last: what fills up and comes to rest is no leak
+_STEADY: Final = 0.7  # of the slope at first that must be left at last: what fills up and comes to rest does not leak
 _FAST: Final = 4  # points in a row, each above the one before, that are enough where
 _FAST_SECS: Final = 300.0  # no more is left than these, and
 _FAST_SHARE: Final = 0.4  # so much of the limit is in use already: what fills at the beginning comes to rest
@@ -37,9 +37,8 @@ class _Trend:
     """Points of one metric, ever wider apart."""
 
     def __init__(self) -> None:
-        self.steps: list[float] = []
-        self.times: list[float] = []
-        self.values: list[float] = []
+        self.points: list[tuple[float, float, float]] = []
+        """Step, monotonic seconds and value of each."""
         self._stride = 1
         self._skipped = 0
 
@@ -49,14 +48,11 @@ class _Trend:
         if self._skipped < self._stride:
             return False
         self._skipped = 0
-        self.steps.append(float(point.step))
-        self.times.append(point.monotonic)
-        self.values.append(value)
-        if len(self.values) > _POINTS:
+        self.points.append((float(point.step), point.monotonic, value))
+        if len(self.points) > _POINTS:
             # The older half goes thinner, the beginning goes first: allocators grow at the start, and are done then.
             self._stride *= 2
-            for series in (self.steps, self.times, self.values):
-                del series[::2]
+            del self.points[::2]
         return True
 
 
@@ -65,11 +61,7 @@ class MemoryTrend(Rule):
 
     The slope is the median of the slopes between all pairs of points (Theil and Sen), which single peaks do not move.
 
-    Args:
-        limit: MiB at which the memory is used up; None for what the host and the device have.
-        hours: The alarm is raised when so many hours or fewer are left.
-        warm_up: Steps at the beginning that are left out.
-        limits: What host and device have, MiB by metric.
+    `limits` is what host and device have, MiB by metric, where no `limit` is given.
     """
 
     name: ClassVar[str] = "memory_trend"
@@ -93,7 +85,7 @@ class MemoryTrend(Rule):
         self._last: dict[str, deque[tuple[float, float, int]]] = {}  # the last seconds, values and steps
 
     def observe(self, point: Observation) -> Alert | None:
-        """See `Rule`."""
+        """Takes one point."""
         if self._begin is None:
             self._begin = point.step
         is_warm = point.step - self._begin >= self._warm_up
@@ -108,7 +100,7 @@ class MemoryTrend(Rule):
             trend = self._trends.get(metric)
             if trend is None:
                 trend = self._trends[metric] = _Trend()
-            if trend.add(point, value) and limit is not None and len(trend.values) >= _LEAST:
+            if trend.add(point, value) and limit is not None and len(trend.points) >= _LEAST:
                 found = self._judge(point, metric, trend, limit)
                 if found is not None:
                     return found
@@ -132,8 +124,7 @@ class MemoryTrend(Rule):
         return self._say(point, metric, value, limit, rise * len(rises) / steps, left / 3600.0, last[0][2])
 
     def _judge(self, point: Observation, metric: str, trend: _Trend, limit: float) -> Alert | None:
-        values = np.array(trend.values)
-        steps, times = np.array(trend.steps), np.array(trend.times)
+        steps, times, values = np.array(trend.points).T
         first, second = np.triu_indices(len(values), 1)
         rise, apart, secs = values[second] - values[first], steps[second] - steps[first], times[second] - times[first]
         if not np.all(apart > 0) or not np.all(secs > 0):
@@ -150,7 +141,7 @@ class MemoryTrend(Rule):
         hours_left = max(0.0, limit - value) / per_sec / 3600.0
         if hours_left > min(self._hours, _REACH * span / 3600.0):
             return None
-        return self._say(point, metric, value, limit, per_step, hours_left, int(trend.steps[0]))
+        return self._say(point, metric, value, limit, per_step, hours_left, int(steps[0]))
 
     def _say(
         self,

@@ -1,4 +1,4 @@
-"""Rules about numbers that are none any more: NaN and infinity, skipped steps, gradients of nothing."""
+"""Rules about values that are lost: NaN and infinity, skipped steps, gradients of nothing."""
 
 from __future__ import annotations
 
@@ -6,30 +6,24 @@ import math
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ms_summary_bridge.monitor.alarms.rules import Observation, Rule, say_number
+from ms_summary_bridge.monitor.alarms.rules.rule import Observation, Rule, Streak, ValueRule, say_number
 from ms_summary_bridge.monitor.model.alert import Alert
 
 __all__ = ["GradientVanishing", "Nonfinite", "OverflowStreak"]
 
 
 class Nonfinite(Rule):
-    """A value that is NaN or infinite. A step that was skipped for an overflow does not count: its weights are whole.
-
-    Args:
-        metrics: Names of the metrics.
-        patience: In how many steps in a row.
-    """
+    """A value that is NaN or infinite; not in a step that was skipped for an overflow, since its weights are whole."""
 
     name: ClassVar[str] = "nonfinite"
 
     def __init__(self, *, metrics: Sequence[str] = ("loss", "grad_norm"), patience: int = 1) -> None:
         self.metrics = tuple(metrics)
         self._patience = patience
-        self._counts = dict.fromkeys(self.metrics, 0)
-        self._since: dict[str, int] = {}
+        self._streaks = {metric: Streak() for metric in self.metrics}
 
     def observe(self, point: Observation) -> Alert | None:
-        """See `Rule`."""
+        """Takes one point."""
         if point.overflow:
             return None
         found = None
@@ -37,15 +31,11 @@ class Nonfinite(Rule):
             value = point.values.get(metric)
             if value is None:
                 continue
-            if math.isfinite(value):
-                self._counts[metric] = 0
+            streak = self._streaks[metric]
+            is_lost = not math.isfinite(value)
+            if streak.add(point, is_on=is_lost) < self._patience or not is_lost or found is not None:
                 continue
-            if not self._counts[metric]:
-                self._since[metric] = point.step
-            self._counts[metric] += 1
-            if self._counts[metric] < self._patience or found is not None:
-                continue
-            since = self._since[metric]
+            since = streak.since
             lasts = f" since step {since}" if since < point.step else ""
             found = self.alert(
                 point,
@@ -63,8 +53,7 @@ class Nonfinite(Rule):
 class OverflowStreak(Rule):
     """Steps that were skipped one after the other, because their gradients overflowed.
 
-    Args:
-        steps: How many in a row. A dynamic loss scale of 2 ** 24 that finds its level skips two dozen.
+    A dynamic loss scale of 2 ** 24 that finds its level skips two dozen.
     """
 
     name: ClassVar[str] = "overflow_streak"
@@ -72,71 +61,51 @@ class OverflowStreak(Rule):
 
     def __init__(self, *, steps: int = 30) -> None:
         self._steps = steps
-        self._count = 0
-        self._since = 0
+        self._streak = Streak()
 
     def observe(self, point: Observation) -> Alert | None:
-        """See `Rule`."""
+        """Takes one point."""
         if point.overflow is None:
             return None
-        if not point.overflow:
-            self._count = 0
-            return None
-        if not self._count:
-            self._since = point.step
-        self._count += point.steps
-        if self._count < self._steps:
+        count = self._streak.add(point, is_on=point.overflow, steps=point.steps)
+        if not point.overflow or count < self._steps:
             return None
         return self.alert(
             point,
             "overflow",
-            float(self._count),
-            f"{self._count} steps in a row were skipped for an overflow",
+            float(count),
+            f"{count} steps in a row were skipped for an overflow",
             "nothing is learned while every step is skipped: see whether the loss scale still falls, and look for "
             "infinite values in the network's own outputs",
             bound=float(self._steps),
             severity="critical",
-            since=self._since,
+            since=self._streak.since,
         )
 
 
-class GradientVanishing(Rule):
-    """A gradient norm of almost nothing, for many steps.
-
-    Args:
-        below: The norm under which a gradient moves no weight any more.
-        steps: How many steps in a row.
-    """
+class GradientVanishing(ValueRule):
+    """A gradient norm of almost nothing, for many steps."""
 
     name: ClassVar[str] = "gradient_vanishing"
-    metrics = ("grad_norm",)
 
     def __init__(self, *, below: float = 1e-9, steps: int = 50) -> None:
+        super().__init__("grad_norm")
         self._below = below
         self._steps = steps
-        self._count = 0
-        self._since = 0
+        self._streak = Streak()
 
-    def observe(self, point: Observation) -> Alert | None:
-        """See `Rule`."""
-        value = point.values.get("grad_norm")
-        if value is None or point.overflow:
-            return None
-        if not value < self._below:
-            self._count = 0
-            return None
-        if not self._count:
-            self._since = point.step
-        self._count += 1
-        if self._count < self._steps:
+    def _take(self, point: Observation, value: float) -> Alert | None:
+        is_low = value < self._below
+        count = self._streak.add(point, is_on=is_low)
+        if not is_low or count < self._steps:
             return None
         return self.alert(
             point,
             "grad_norm",
             value,
-            f"the gradient norm is {value:.3g}, below {self._below:g} for {self._count} steps",
+            f"the gradient norm is {value:.3g}, below {self._below:g} for {count} steps",
             "the weights do not move any more: look at the loss scale, at saturated activations, at layers that are "
             "frozen, and at whether the optimizer gets the gradients at all",
             bound=self._below,
-            since=self._since,
+            since=self._streak.since,
         )

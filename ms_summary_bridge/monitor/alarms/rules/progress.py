@@ -7,66 +7,37 @@ from typing import ClassVar
 
 import numpy as np
 
-from ms_summary_bridge.monitor.alarms.rules import Observation, Rule
+from ms_summary_bridge.monitor.alarms.rules.rule import Observation, ValueRule
 from ms_summary_bridge.monitor.model.alert import Alert
 
 __all__ = ["NotImproving"]
 
 
-class _Blocks:
-    """Medians of blocks of steps: one number for many noisy ones.
-
-    Args:
-        size: Values of one block.
-    """
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._values: list[float] = []
-        self.median = 0.0
-
-    def add(self, value: float) -> bool:
-        """Takes a value; returns whether it ends a block."""
-        self._values.append(value)
-        if len(self._values) < self._size:
-            return False
-        self.median = float(np.median(self._values))
-        self._values.clear()
-        return True
-
-
-class NotImproving(Rule):
-    """A value that has reached no new best for many steps.
-
-    Args:
-        metric: Name of the metric.
-        patience: How many steps it may take.
-        min_delta: By how much a new best must be better.
-        mode: Whether less is better, or more.
-    """
+class NotImproving(ValueRule):
+    """A value that has reached no new best for many steps."""
 
     name: ClassVar[str] = "not_improving"
 
     def __init__(
         self, *, metric: str = "loss", patience: int = 10_000, min_delta: float = 0.0, mode: str = "min"
     ) -> None:
-        self.metrics = (metric,)
-        self._metric = metric
+        super().__init__(metric)
         self._patience = patience
         self._min_delta = min_delta
         self._sign = 1.0 if mode == "min" else -1.0
-        # The best of single noisy values is luck: a lucky one would never be reached again.
-        self._blocks = _Blocks(max(1, min(100, patience // 10)))
+        # The best of single noisy values is luck and might never be reached again: the medians of blocks are compared.
+        self._size = max(1, min(100, patience // 10))
+        self._block: list[float] = []
         self._best: tuple[float, int] | None = None
 
-    def observe(self, point: Observation) -> Alert | None:
-        """See `Rule`."""
-        value = point.values.get(self._metric)
-        if value is None or point.overflow or not math.isfinite(value):
+    def _take(self, point: Observation, value: float) -> Alert | None:
+        if not math.isfinite(value):
             return None
-        if not self._blocks.add(value):
+        self._block.append(value)
+        if len(self._block) < self._size:
             return None
-        level = self._sign * self._blocks.median
+        level = self._sign * float(np.median(self._block))
+        self._block.clear()
         if self._best is None or level < self._best[0] - self._min_delta:
             self._best = (level, point.step)
             return None

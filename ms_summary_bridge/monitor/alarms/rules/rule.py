@@ -1,4 +1,4 @@
-"""The rules of alarms: small classes that see numbers, one point after the other, and say when something is wrong.
+"""What all rules share, and how one is found by its name.
 
 No files, no clocks, no mindspore: a rule knows what it has been shown.
 
@@ -16,21 +16,14 @@ import msgspec
 
 from ms_summary_bridge.monitor.model.alert import Alert, Severity
 
-__all__ = ["Level", "Observation", "Rule", "find_rule", "make_rule", "rule_names", "say_number"]
+__all__ = ["Level", "Observation", "Rule", "Streak", "ValueRule", "find_rule", "make_rule", "rule_names", "say_number"]
 
 
 class Observation(msgspec.Struct):
     """Numbers of one step, or of one sample.
 
-    Attributes:
-        step: Step over all epochs and sessions.
-        values: Numbers by the names of metrics.
-        monotonic: Seconds of the clock that is never set.
-        wall_time: Seconds since epoch.
-        steps: How many steps it is about.
-        epoch: From 1.
-        rank: Global rank.
-        overflow: Whether the step was skipped for an overflow; None where nobody says it.
+    `monotonic` is of the clock that is never set, `steps` is how many steps it is about, `epoch` counts from 1, and
+    `overflow` is whether the step was skipped for one; None where nobody says it.
     """
 
     step: int
@@ -43,14 +36,26 @@ class Observation(msgspec.Struct):
     overflow: bool | None = None
 
 
+class Streak:
+    """How often in a row something was seen, and since which step."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.since = 0
+
+    def add(self, point: Observation, *, is_on: bool, steps: int = 1) -> int:
+        """Takes whether it is seen at a point, which counts for so many; returns the count."""
+        if is_on and not self.count:
+            self.since = point.step
+        self.count = self.count + steps if is_on else 0
+        return self.count
+
+
 class Level(msgspec.Struct, frozen=True, kw_only=True):
     """What earlier sessions of a run had reached in a value.
 
-    Attributes:
-        first: Its level when the run began.
-        best: Its lowest level.
-        step: When that was.
-        is_known: Whether this session is known to go on with their weights; else its own first level tells.
+    `first` is its level when the run began, `best` its lowest one, and `step` when that was. `is_known` is whether this
+    session is known to go on with their weights; else its own first level tells.
     """
 
     first: float
@@ -62,10 +67,8 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
 class Rule:
     """What all rules share.
 
-    Attributes:
-        name: What a configuration calls it.
-        metrics: The metrics that it looks at.
-        watched: Those of them that must be measured for it; a step has the others anyway.
+    `name` is what a configuration calls it (`model.rule_keys` describes the arguments), `metrics` are those that it
+    looks at, and `watched` those of them that must be measured for it; a step has the others anyway.
     """
 
     name: ClassVar[str]
@@ -108,6 +111,22 @@ class Rule:
             since_step=since,
             fields=fields,
         )
+
+
+class ValueRule(Rule):
+    """A rule about one metric; it does not look at steps that were skipped for an overflow."""
+
+    def __init__(self, metric: str) -> None:
+        self.metrics = (metric,)
+        self._metric = metric
+
+    def observe(self, point: Observation) -> Alert | None:
+        """Takes the value of one point, if it has one."""
+        value = point.values.get(self._metric)
+        return None if value is None or point.overflow else self._take(point, value)
+
+    def _take(self, point: Observation, value: float) -> Alert | None:
+        raise NotImplementedError
 
 
 _HOMES: Final[dict[str, tuple[str, str]]] = {

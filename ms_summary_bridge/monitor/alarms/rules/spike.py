@@ -8,16 +8,16 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from ms_summary_bridge.monitor.alarms.rules import Observation, Rule, say_number
+from ms_summary_bridge.monitor.alarms.rules.rule import Observation, ValueRule, say_number
 from ms_summary_bridge.monitor.model.alert import Alert
 
 __all__ = ["GradientExplosion", "RunningSpread", "Spike"]
 
 _REFRESH: Final = 32  # values; the median of a few hundred does not move in fewer, and costs more than all the rest
 _RECENT: Final = 5  # of so many values in a row
-_NEEDED: Final = 2  # so many must be far off: a single bad batch is no alarm
+_NEEDED: Final = 2  # so many must be far off: a single bad batch is not worth an alarm
 _AT_ONCE: Final = 5.0  # times the bound: beyond this one value is enough
-_LEAST_SHARE: Final = 0.01  # of the median: a spread below this is none
+_LEAST_SHARE: Final = 0.01  # of the median: the least spread that is believed
 _GAUSSIAN: Final = 1.4826  # of the median absolute deviation, and
 _GAUSSIAN_MEAN: Final = 1.2533  # of the mean one, to the standard deviation of a normal distribution
 
@@ -29,9 +29,7 @@ class RunningSpread:
     steps the former is zero. A value that is far off is put in as the bound that it passed, so that a jump does not
     hide the next one, and yet a new level is learned.
 
-    Args:
-        window: How many values.
-        warm_up: How many there must be before anything is said.
+    `warm_up` is how many values there must be before anything is said.
     """
 
     def __init__(self, window: int, warm_up: int) -> None:
@@ -59,31 +57,19 @@ class RunningSpread:
             self.spread = max(spread, _LEAST_SHARE * abs(self.median))
 
 
-class Spike(Rule):
+class Spike(ValueRule):
     """A value far above the median of those before it, in terms of their spread.
 
-    Args:
-        metric: Name of the metric.
-        factor: How many spreads above the median is too far.
-        window: Of how many steps median and spread are.
-        warm_up: How many steps are only learned from.
-        reach: How many times of all that the value was so far it must jump beyond that. A curriculum, a restart of the
-            learning rate and a bad batch jump back as far as the training came from, and recover; 0 to hear of each.
+    With a `reach` it must jump beyond all that the value was so far, by so many times of that. A curriculum, a restart
+    of the learning rate and a bad batch jump back as far as the training came from, and recover; 0 to hear of each.
     """
 
     name: ClassVar[str] = "spike"
 
     def __init__(
-        self,
-        *,
-        metric: str = "loss",
-        factor: float = 12.0,
-        window: int = 300,
-        warm_up: int = 100,
-        reach: float = 3.0,
+        self, *, metric: str = "loss", factor: float = 12.0, window: int = 300, warm_up: int = 100, reach: float = 3.0
     ) -> None:
-        self.metrics = (metric,)
-        self._metric = metric
+        super().__init__(metric)
         self._factor = factor
         self._reach = reach
         self._highest, self._lowest = -math.inf, math.inf
@@ -93,11 +79,9 @@ class Spike(Rule):
         self._count = 0  # of values
         self._counts: deque[int] = deque(maxlen=_NEEDED)
 
-    def observe(self, point: Observation) -> Alert | None:
-        """See `Rule`."""
-        value = point.values.get(self._metric)
-        if value is None or point.overflow or not math.isfinite(value):
-            return None  # what is no number is the affair of another rule, and never enters the window
+    def _take(self, point: Observation, value: float) -> Alert | None:
+        if not math.isfinite(value):
+            return None  # another rule tells of it, and it never enters the window
         self._count += 1
         past = self._past
         if not past.is_ready or past.spread <= 0.0:
@@ -143,30 +127,23 @@ class Spike(Rule):
             self._lowest = value
 
 
-class GradientExplosion(Rule):
+class GradientExplosion(ValueRule):
     """A gradient norm that is many times its own median.
 
     Norms are compared as logarithms: they are never negative, and ten times more is as far as ten times less.
-
-    Args:
-        factor: How many times the median is too much.
-        window: Of how many steps the median is.
-        warm_up: How many steps are only learned from.
     """
 
     name: ClassVar[str] = "gradient_explosion"
-    metrics = ("grad_norm",)
 
     def __init__(self, *, factor: float = 50.0, window: int = 300, warm_up: int = 100) -> None:
+        super().__init__("grad_norm")
         self._factor = factor
         self._past = RunningSpread(window, warm_up)
         self._count = 0
         self._last: tuple[int, int] | None = None  # number and step of the last value that was too much
 
-    def observe(self, point: Observation) -> Alert | None:
-        """See `Rule`."""
-        value = point.values.get("grad_norm")
-        if value is None or point.overflow or not (0.0 < value < math.inf):
+    def _take(self, point: Observation, value: float) -> Alert | None:
+        if not 0.0 < value < math.inf:
             return None
         self._count += 1
         past = self._past

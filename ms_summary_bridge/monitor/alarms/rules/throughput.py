@@ -6,13 +6,13 @@ import statistics
 from collections import deque
 from typing import ClassVar, Final
 
-from ms_summary_bridge.monitor.alarms.rules import Observation, Rule
+from ms_summary_bridge.monitor.alarms.rules.rule import Observation, Rule
 from ms_summary_bridge.monitor.model.alert import Alert
 
 __all__ = ["ThroughputDrop"]
 
 _SLICES: Final = 6  # a window is looked at whenever a sixth of it is over
-_LEAST: Final = 3  # steps of a window: one slow step among very long ones is no drop
+_LEAST: Final = 3  # steps of a window: one slow step among very long ones is not a drop
 _HISTORY: Final = 60  # windows, of which the median is the speed to compare with
 _CREEP: Final = (
     0.8  # of `ratio`: how far below the best of the training a speed is too little that was fallen to slowly
@@ -28,11 +28,6 @@ class ThroughputDrop(Rule):
     Seconds of evaluation and saving are in no step's time. Slow steps do not enter the median before the drop has
     lasted for as long as the median is about. A speed that creeps down takes the median with it, and so it is compared
     with the best median of the training as well; one that stays low for as long as that is the new measure.
-
-    Args:
-        ratio: Which part of the median is too little, 0 to 1.
-        secs: Seconds of steps that a look is about.
-        warm_up: How many such looks are only learned from.
     """
 
     name: ClassVar[str] = "throughput_drop"
@@ -52,7 +47,7 @@ class ThroughputDrop(Rule):
         self._uses: dict[str, deque[float]] = {}
 
     def observe(self, point: Observation) -> Alert | None:
-        """See `Rule`."""
+        """Takes one point."""
         values = point.values
         step_secs = values.get("step_time")
         if step_secs is not None:
