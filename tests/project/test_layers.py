@@ -20,12 +20,13 @@ FLOORS: list[set[str]] = [
     {"values"},
     {"events"},
     {"files", "formats"},
-    {"runs"},
-    {"convert"},
-    {"live_writer", "mirror"},
+    {"batches", "runs"},
+    {"columns", "convert"},
+    {"export", "live_writer", "mirror"},
     {"callback", "viewers"},
     {"monitor"},
-    {"cli", "mindformers", "tensorboard_plugin"},
+    {"aggregate", "mindformers", "tensorboard_plugin"},
+    {"cli"},
     {"__main__"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
