@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Final
 
+from ms_summary_bridge.monitor.alarms.device_rules import find_twin
 from ms_summary_bridge.monitor.alarms.rules import make_rule
 from ms_summary_bridge.monitor.config.fields import OWN_TYPES, PARAMS, SECTION, SHARED, read_fields
 from ms_summary_bridge.monitor.config.forms import FORMS
@@ -112,5 +113,6 @@ def _join_alerts(given: bool | tuple[tuple[str, AlertConfig | None], ...]) -> tu
 
 
 def _find_watched(alerts: tuple[AlertConfig, ...]) -> list[str]:
-    """Returns the metrics that rules with parameters of the user's look at."""
-    return [name for alert in alerts if alert.params for name in make_rule(alert.rule, alert.params).watched]
+    """Returns the metrics that rules with parameters of the user's look at, but those that depend on the device."""
+    rules = [make_rule(alert.rule, alert.params) for alert in alerts if alert.params]
+    return [name for rule in rules for name in rule.watched if find_twin(name) not in rule.metrics]
