@@ -10,11 +10,11 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from ms_summary_bridge.live_writer.link import WriterLink
 from ms_summary_bridge.monitor.alarms.actions import AlertSource
 from ms_summary_bridge.monitor.alarms.alarm_sink import AlarmSink
 from ms_summary_bridge.monitor.alarms.alarms import Alarms
@@ -25,6 +25,7 @@ from ms_summary_bridge.monitor.model.sample import Note, Sample
 from ms_summary_bridge.monitor.sinks.backends import make_sinks, require_backends, summary_directory
 from ms_summary_bridge.monitor.sinks.launch import RankCheck
 from ms_summary_bridge.monitor.sinks.run_record import choose_run_directory, describe_run
+from ms_summary_bridge.monitor.sinks.viewer_steps import NearBridge, ViewerSteps
 from ms_summary_bridge.monitor.sinks.writer import Sink, Writer
 from ms_summary_bridge.monitor.steps.call_queue import CallQueue, Patience
 from ms_summary_bridge.monitor.steps.sampling import Sampling
@@ -88,6 +89,19 @@ class Recorder:
         self._patience = patience or Patience()
         self.measuring = Measuring(TrainingFacts(), faults.warn, clock)  # until a training begins
         self.is_open = False
+        self._viewer_steps = ViewerSteps()
+
+    def __reduce__(self) -> tuple[Callable[..., Recorder], tuple[MonitorConfig, Faults], dict[str, Any]]:
+        """A copy records nothing before its training begins, and then goes on in the same directory."""
+        made = partial(
+            Recorder,
+            run_directory=self.run_directory,
+            place=self._given_place,
+            clock=self._clock,
+            wall_clock=self._wall_clock,
+            patience=self._patience,
+        )
+        return made, (self.config, self.faults), {"_viewer_steps": self._viewer_steps}
 
     # ------------------------------------------------------------------ a training begins and ends
 
@@ -98,8 +112,7 @@ class Recorder:
         measuring: Measuring | None = None,
         tells: bool = True,
         learning_rates: Callable[[], Mapping[str, float]] | None = None,
-        link: WriterLink | None = None,
-        link_directory: str = "",
+        bridge: NearBridge | None = None,
         tells_beginnings: bool = True,
         watchdog: WatchdogLink | None = None,
     ) -> None:
@@ -110,8 +123,7 @@ class Recorder:
             measuring: Measures it, for others too; None to make one.
             tells: Whether nobody else tells `measuring` when steps begin and end.
             learning_rates: Reads those of the last step.
-            link: Of a SummaryBridge beside the monitor.
-            link_directory: Where that one writes.
+            bridge: Beside the monitor.
             tells_beginnings: Whether `StepTap.begin_step` will be called.
             watchdog: Is told of every step, of where files go and of checkpoints; its alarms are recorded like others.
         """
@@ -125,8 +137,8 @@ class Recorder:
             device_id=place.device_id,
             host=place.host,
         )
-        self._link = link
-        self._link_directory = link_directory
+        self._bridge = bridge
+        self._viewer_steps.begin(training.initial_step, bridge)
         self._watchdog = watchdog
         names = {metric.name for metric in self.config.metrics}
         self.measuring = measuring = measuring or Measuring(self.training, self.faults.warn, self._clock)
@@ -199,7 +211,7 @@ class Recorder:
             summary = ""
             if {"tensorboard", "mindinsight"} & set(self.config.backends):
                 own = summary_directory(self.run_directory, self._place.rank, self._place.ranks)
-                summary = self._link_directory or own
+                summary = own if self._bridge is None else self._bridge.directory
             self._watchdog.tell_directory(directory, summary)
         record = describe_run(self.config, self._place, self.run_directory)
         origin = AlertSource(
@@ -228,7 +240,8 @@ class Recorder:
                 self.run_directory,
                 record,
                 self.faults,
-                link=self._link,
+                bridge=self._bridge,
+                steps=self._viewer_steps,
                 clock=self._clock,
                 wall_clock=self._wall_clock,
             ),
@@ -289,7 +302,8 @@ class Recorder:
 
     def _end_note(self, reason: str) -> Note:
         directory = self.run_directory
-        viewed = self._link_directory or (summary_directory(directory) if directory is not None else "")
+        own = summary_directory(directory) if directory is not None else ""
+        viewed = own if self._bridge is None else self._bridge.directory
         text, fields = self._sampling.summary.describe(
             self.config,
             reason,
