@@ -292,7 +292,7 @@ class TestSampler:
         try:
             assert sampler.wait(30)
             now[0] = 107.5
-            assert sampler.latest() == (reading(1, 2, 3, 4, 5), 7.5)
+            assert sampler.latest() == reading(1, 2, 3, 4, 5)
             now[0] = 100.0 + 61
             assert sampler.latest() is None, "it says nothing of now"
         finally:
