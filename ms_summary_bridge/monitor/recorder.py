@@ -30,7 +30,7 @@ from ms_summary_bridge.monitor.sinks.writer import Sink, Writer
 from ms_summary_bridge.monitor.steps.call_queue import CallQueue, Patience
 from ms_summary_bridge.monitor.steps.sampling import Sampling
 from ms_summary_bridge.monitor.steps.step_reader import StepReader
-from ms_summary_bridge.monitor.steps.step_tap import SampleTimes, StepTap
+from ms_summary_bridge.monitor.steps.step_tap import StepTap
 from ms_summary_bridge.monitor.steps.unfed import Unfed
 from ms_summary_bridge.monitor.watchdog.heartbeat import Heartbeat
 from ms_summary_bridge.monitor.watchdog.watchdog_link import WatchdogLink
@@ -38,7 +38,6 @@ from ms_summary_bridge.training.distributed import ProcessRank, find_process_ran
 from ms_summary_bridge.training.facts import TrainingFacts
 from ms_summary_bridge.training.faults import Faults
 from ms_summary_bridge.training.measuring import Measuring
-from ms_summary_bridge.training.phases import number_of
 
 __all__ = ["Recorder", "interval_secs"]
 
@@ -145,7 +144,6 @@ class Recorder:
         measuring.facts = self.training
         if learning_rates is not None and "lr" in names:
             measuring.rates.read_from(learning_rates)
-        reader = StepReader(self.faults)
         self.stop = StopAgreement(
             place.rank, place.ranks, self.config.stop_patience, clock=self._clock, wall_clock=self._wall_clock
         )
@@ -154,9 +152,7 @@ class Recorder:
         config = msgspec.structs.replace(
             self.config, metrics=(*self.config.metrics, *metrics_of_rules(self.config, self.training))
         )
-        self._sampling = Sampling(
-            config, measuring, reader, self.alarms, self._put, self.faults, wall_clock=self._wall_clock
-        )
+        self._sampling = Sampling(config, measuring, self.alarms, self._put, self.faults, wall_clock=self._wall_clock)
         measurement = self._sampling.measurement
         self.queue = CallQueue(
             measuring.step_clock,
@@ -166,19 +162,22 @@ class Recorder:
             is_at_once=measurement.is_at_once(()),
             is_bound=measurement.is_bound,
         )
+        self._reader = StepReader(
+            self.faults,
+            measuring.rates if "lr" in names else None,
+            interval=interval_secs(self.config, place.ranks),
+            every=self.config.per_print_step,
+            initial_step=training.initial_step,
+        )
         limits = self.config.callback.warn_on_value
         bounds = limits.get("loss", Bounds())
         divisor = training.loss_divisor  # of the loss as the network returns it
         self.tap = StepTap(
             measuring.step_clock,
             Heartbeat(is_shared=False) if watchdog is None else watchdog.heartbeat,
-            reader,
+            self._reader,
             self.queue.settle,
             tells=tells,
-            rates=measuring.rates if "lr" in names else None,
-            times=SampleTimes(
-                interval_secs(self.config, place.ranks), self.config.per_print_step, training.initial_step
-            ),
             limits=(
                 -math.inf if bounds.below is None else bounds.below * divisor,
                 math.inf if bounds.above is None else bounds.above * divisor,
@@ -186,7 +185,7 @@ class Recorder:
             most_notes=1 if measurement.is_at_once(limits) else _MOST_NOTES,
             settles_samples=measurement.is_bound,
             initial_step=training.initial_step,
-            between=number_of("data" if tells_beginnings else "compute"),
+            between="data" if tells_beginnings else "compute",
         )
         self.alarms.ask = self.tap.ask
         if watchdog is not None:
@@ -286,7 +285,7 @@ class Recorder:
         try:
             self.finish_step()
             if self.queue.settle_last():  # else the thread that does not return is inside all of this
-                self._sampling.end(self.tap.read_rates)
+                self._sampling.end(self._reader.read_rates)
                 self.measuring.step_clock.pause(self._clock())
                 self.measuring.step_clock.settle()
                 self._sampling.measurement.close()

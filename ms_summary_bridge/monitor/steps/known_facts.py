@@ -25,11 +25,8 @@ _TOLD: Final = (
 def known_facts(parameters: TrainingParameters, config: MonitorConfig, options: Mapping[str, Any]) -> TrainingFacts:
     """Returns the facts of a training that begins.
 
-    Args:
-        parameters: Of the callback.
-        config: The configuration.
-        options: What a framework around MindSpore says, by the names of MonitorConfig (and `epochs`,
-            `steps_per_epoch`); it goes before the configuration.
+    What a framework around MindSpore says (`options`, by the names of MonitorConfig, and `epochs`, `steps_per_epoch`)
+    goes before the configuration.
     """
     told = {name: getattr(config, name) if options.get(name) is None else options[name] for name in _TOLD}
     facts = read_facts(parameters, {**options, **told})
