@@ -54,14 +54,8 @@ def interval_secs(config: MonitorConfig, ranks: int) -> float:
 class Recorder:
     """Records one process of a training.
 
-    Args:
-        config: The configuration.
-        faults: Is told what fails.
-        run_directory: Where the run's files go; None to choose it when the training begins.
-        place: Where this process stands; None to find out when the training begins.
-        clock: Monotonic seconds.
-        wall_clock: Seconds since epoch.
-        patience: How long is waited for what does not return.
+    Its files go to `run_directory`, or to one that is chosen when a training begins, as `place` is then found out.
+    `clock` has monotonic seconds, `wall_clock` those since epoch; `patience` is that with what does not return.
 
     Raises:
         MissingDependencyError: A backend needs a package that is not installed.
@@ -115,16 +109,11 @@ class Recorder:
         tells_beginnings: bool = True,
         watchdog: WatchdogLink | None = None,
     ) -> None:
-        """A training begins.
+        """A training begins; rank, device and host are filled in here.
 
-        Args:
-            training: What is known of it; rank, device and host are filled in here.
-            measuring: Measures it, for others too; None to make one.
-            tells: Whether nobody else tells `measuring` when steps begin and end.
-            learning_rates: Reads those of the last step.
-            bridge: Beside the monitor.
-            tells_beginnings: Whether `StepTap.begin_step` will be called.
-            watchdog: Is told of every step, of where files go and of checkpoints; its alarms are recorded like others.
+        `measuring` measures it, for others too: `tells` says whether nobody else tells it when steps begin and end, and
+        `tells_beginnings` whether `StepTap.begin_step` will be called. The `watchdog` is told of every step, of where
+        files go and of checkpoints; its alarms are recorded like others.
         """
         self._place = place = self._given_place or find_process_rank()
         self.training = msgspec.structs.replace(
@@ -276,8 +265,7 @@ class Recorder:
     def end(self, reason: str = "") -> None:
         """The training ends: the last step is read, all is written, and what was recorded is summed up.
 
-        Args:
-            reason: Why it ended before its time; empty when it did not.
+        The `reason` says why it ended before its time; it is empty when it did not.
         """
         if not self.is_open:
             return
@@ -318,8 +306,6 @@ class Recorder:
         )
         level = logging.INFO if self.training.rank == 0 else None
         return Note(kind="end", step=self.step, wall_time=self._wall_clock(), text=text, fields=fields, level=level)
-
-    # ------------------------------------------------------------------ steps
 
     def finish_step(self) -> None:
         """Reads the step that has ended last, though no other begins."""

@@ -102,11 +102,7 @@ class MonitorSession:
                 self._commands.end()
 
     def _exit(self, error: tuple[Any, ...]) -> None:
-        """Ends the training, and the process where an alarm that stopped it wants an exit code.
-
-        Args:
-            error: What `__exit__` was given.
-        """
+        """Ends the training, and the process where an alarm that stopped it wants an exit code; see `__exit__`."""
         has_failed = bool(error) and error[0] is not None
         self._end(error[0].__name__ if has_failed else "")
         commands, self._commands = self._commands, None

@@ -27,11 +27,7 @@ def make_walk(problems: Problems, *, expands: bool = True) -> Walk:
 def check_section(section: Any, path: str, problems: Problems, source: str) -> MonitorConfig:
     """Returns the configuration of a section; what it holds means something only if no problem was added.
 
-    Args:
-        section: Plain values; true for all defaults, false for no monitor.
-        path: Where the section is, for the problems.
-        problems: Where problems go.
-        source: File it came from, or `dict`.
+    A section is plain values, or true for all defaults, false for no monitor. It stands at `path` in the file `source`.
     """
     if isinstance(section, bool) or section is None:
         return MonitorConfig(enable=section is not False, source=source, raw={"enable": section is not False})

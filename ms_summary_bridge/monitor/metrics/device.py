@@ -73,11 +73,8 @@ class _Samplers:
 
     def memory_totals(self) -> dict[str, float]:
         with self._lock:
-            latest = {tool: sampler.latest() for (tool, _), (sampler, _) in self._users.items()}
-        names = {"npu-smi": "npu_memory", "nvml": "gpu_memory"}
-        return {
-            names[tool]: reading.memory_total for tool, reading in latest.items() if reading and reading.memory_total
-        }
+            latest = [(_MEMORY[tool], sampler.latest()) for (tool, _), (sampler, _) in self._users.items()]
+        return {name: reading.memory_total for name, reading in latest if reading and reading.memory_total}
 
 
 _SAMPLERS: Final = _Samplers()

@@ -21,11 +21,7 @@ _JOIN_SECS: Final = 2.0
 
 
 class DeviceError(BridgeError):
-    """A device's tool does not say how the device is.
-
-    Attributes:
-        is_final: Whether asking again is of no use: the tool is not there.
-    """
+    """A device's tool does not say how the device is; with `is_final` asking again is of no use."""
 
     def __init__(self, message: str, *, is_final: bool = False) -> None:
         super().__init__(message)
@@ -65,15 +61,9 @@ class DeviceSource(Protocol):
 
 
 class DeviceSampler:
-    """Keeps the last reading of a device.
+    """Keeps the last reading of a device, for the metrics `names`.
 
     That there is none is said once; the source is then asked again at growing intervals, without a word.
-
-    Args:
-        source: What is asked.
-        names: What the readings are for, to name it when there are none.
-        period_secs: Seconds between two questions.
-        clock: Monotonic seconds.
     """
 
     def __init__(

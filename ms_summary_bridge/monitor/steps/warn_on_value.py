@@ -17,7 +17,7 @@ _NEVER_NONFINITE: Final = ("loss", "grad_norm")  # these warn without a limit wh
 
 
 class WarnOnValue:
-    """Compares values with their limits. Where a value that is not finite is an alarm (`unsaid`) the console has that."""
+    """Compares values with their limits. Where one that is not finite is an alarm (`unsaid`) the console has that."""
 
     def __init__(self, config: CallbackConfig, *, unsaid: Collection[str] = ()) -> None:
         self._config = config
