@@ -21,7 +21,7 @@ from ms_summary_bridge.monitor.alarms.alarms import Alarms
 from ms_summary_bridge.monitor.alarms.device_rules import metrics_of_rules
 from ms_summary_bridge.monitor.alarms.stop import StopAgreement
 from ms_summary_bridge.monitor.model.config import Bounds, MonitorConfig
-from ms_summary_bridge.monitor.model.sample import Note, Sample
+from ms_summary_bridge.monitor.model.sample import Note
 from ms_summary_bridge.monitor.sinks.backends import make_sinks, require_backends, summary_directory
 from ms_summary_bridge.monitor.sinks.launch import RankCheck
 from ms_summary_bridge.monitor.sinks.run_record import choose_run_directory, describe_run
@@ -32,7 +32,6 @@ from ms_summary_bridge.monitor.steps.sampling import Sampling
 from ms_summary_bridge.monitor.steps.step_reader import StepReader
 from ms_summary_bridge.monitor.steps.step_tap import StepTap
 from ms_summary_bridge.monitor.steps.unfed import Unfed
-from ms_summary_bridge.monitor.watchdog.heartbeat import Heartbeat
 from ms_summary_bridge.monitor.watchdog.watchdog_link import WatchdogLink
 from ms_summary_bridge.training.distributed import ProcessRank, find_process_rank, rank_directory
 from ms_summary_bridge.training.facts import TrainingFacts
@@ -127,7 +126,8 @@ class Recorder:
         )
         self._bridge = bridge
         self._viewer_steps.begin(training.initial_step, bridge)
-        self._watchdog = watchdog
+        self._watchdog = watchdog or WatchdogLink(self.config, self.faults)  # which does nothing
+        self._writer = Writer(self._make_sinks, self.faults, gather=self._gather, clock=self._clock)
         names = {metric.name for metric in self.config.metrics}
         self.measuring = measuring = measuring or Measuring(self.training, self.faults.warn, self._clock)
         measuring.facts = self.training
@@ -136,12 +136,14 @@ class Recorder:
         self.stop = StopAgreement(
             place.rank, place.ranks, self.config.stop_patience, clock=self._clock, wall_clock=self._wall_clock
         )
-        self.alarms = Alarms(self.config, self.training, self._put, self.faults, self.stop)
+        self.alarms = Alarms(self.config, self.training, self._writer.put, self.faults, self.stop)
         self.alarm_sink: AlarmSink | None = None
         config = msgspec.structs.replace(
             self.config, metrics=(*self.config.metrics, *metrics_of_rules(self.config, self.training))
         )
-        self._sampling = Sampling(config, measuring, self.alarms, self._put, self.faults, wall_clock=self._wall_clock)
+        self._sampling = Sampling(
+            config, measuring, self.alarms, self._writer.put, self.faults, wall_clock=self._wall_clock
+        )
         measurement = self._sampling.measurement
         self.queue = CallQueue(
             measuring.step_clock,
@@ -163,7 +165,7 @@ class Recorder:
         divisor = training.loss_divisor  # of the loss as the network returns it
         self.tap = StepTap(
             measuring.step_clock,
-            Heartbeat(is_shared=False) if watchdog is None else watchdog.heartbeat,
+            self._watchdog.heartbeat,
             self._reader,
             self.queue.settle,
             tells=tells,
@@ -177,9 +179,7 @@ class Recorder:
             between="data" if tells_beginnings else "compute",
         )
         self.alarms.ask = self.tap.ask
-        if watchdog is not None:
-            self.alarms.tell_checkpoint = watchdog.tell_checkpoint
-        self._writer = Writer(self._make_sinks, self.faults, gather=self._gather, clock=self._clock)
+        self.alarms.tell_checkpoint = self._watchdog.tell_checkpoint
         self.is_open = True
         where = f"{self.training.device} of {place.host}"
         text = f"global rank {place.rank} of {place.ranks} (from {place.source}), {where}"
@@ -192,15 +192,11 @@ class Recorder:
     def _make_sinks(self) -> list[Sink]:
         """Is called by the writing thread, because a disk may be slow."""
         if self.run_directory is None:
-            made = None if self._watchdog is None else self._watchdog.run_directory  # for what happened before
+            made = self._watchdog.run_directory  # for what happened before
             self.run_directory = choose_run_directory(self.config, self._place, made)
         directory = rank_directory(self.run_directory, self._place.rank)
-        if self._watchdog is not None:
-            summary = ""
-            if {"tensorboard", "mindinsight"} & set(self.config.backends):
-                own = summary_directory(self.run_directory, self._place.rank, self._place.ranks)
-                summary = own if self._bridge is None else self._bridge.directory
-            self._watchdog.tell_directory(directory, summary)
+        has_viewer = bool({"tensorboard", "mindinsight"} & set(self.config.backends))
+        self._watchdog.tell_directory(directory, self._viewed(self._place.ranks) if has_viewer else "")
         record = describe_run(self.config, self._place, self.run_directory)
         origin = AlertSource(
             project=self.config.project,
@@ -248,14 +244,17 @@ class Recorder:
         self.queue.gather()
 
     def _hear_watchdog(self) -> None:
-        for message in [] if self._watchdog is None else self._watchdog.hear():
+        for message in self._watchdog.hear():
             if isinstance(message, Note):
-                self._put(message)
+                self._writer.put(message)
             else:
                 self.alarms.take(*message)
 
-    def _put(self, item: Sample | Note) -> None:
-        self._writer.put(item)
+    def _viewed(self, ranks: int = 1) -> str:
+        """Returns where the viewers' files are, with several ranks those of this one; empty while nobody knows."""
+        if self._bridge is not None:
+            return self._bridge.directory
+        return "" if self.run_directory is None else summary_directory(self.run_directory, self._place.rank, ranks)
 
     @property
     def step(self) -> int:
@@ -283,14 +282,7 @@ class Recorder:
             self._writer.put(self._end_note(reason))
             self._writer.close(self._patience.close_secs)
 
-    def leave(self) -> None:
-        """The training ends: nothing of ours stays around other callbacks."""
-        self.measuring.leave()
-
     def _end_note(self, reason: str) -> Note:
-        directory = self.run_directory
-        own = summary_directory(directory) if directory is not None else ""
-        viewed = own if self._bridge is None else self._bridge.directory
         text, fields = self._sampling.summary.describe(
             self.config,
             reason,
@@ -301,8 +293,8 @@ class Recorder:
             dropped=self._writer.dropped + self.queue.dropped,
             breakdown=self.measuring.step_clock.secs,
             rank=self.training.rank,
-            run_directory=directory,
-            viewed=viewed,
+            run_directory=self.run_directory,
+            viewed=self._viewed(),
         )
         level = logging.INFO if self.training.rank == 0 else None
         return Note(kind="end", step=self.step, wall_time=self._wall_clock(), text=text, fields=fields, level=level)

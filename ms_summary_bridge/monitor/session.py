@@ -92,7 +92,7 @@ class MonitorSession:
 
     @guarded
     def _end(self, reason: str) -> None:
-        self._recorder.leave()
+        self._recorder.measuring.leave()  # nothing of ours stays around other callbacks
         self._watchdog.beat("other")
         try:
             self._recorder.end(reason)  # which reads the last step, and its learning rate
