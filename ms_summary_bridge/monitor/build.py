@@ -109,9 +109,9 @@ def _find_class(name: str) -> Any:
         return _REGISTERED[name]
     module, colon, class_name = name.partition(":")
     if not colon:
-        known = ", ".join(sorted({_BUILT_IN, *_REGISTERED}))
+        names = ", ".join(sorted({_BUILT_IN, *_REGISTERED}))
         raise UsageError(
-            f"callback.type: no class {name!r} is registered (known: {known}); "
+            f"callback.type: no class {name!r} is registered (registered: {names}); "
             "register_callback makes one known, or write package.module:Class"
         )
     try:

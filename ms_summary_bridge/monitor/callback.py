@@ -21,7 +21,6 @@ from ms_summary_bridge.errors import ConfigError
 from ms_summary_bridge.monitor.alarm_commands import AlarmCommands
 from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.session import MonitorSession
-from ms_summary_bridge.monitor.steps.known_facts import known_facts
 from ms_summary_bridge.monitor.steps.neighbours import (
     find_bridge,
     meet_loss_monitors,
@@ -29,6 +28,7 @@ from ms_summary_bridge.monitor.steps.neighbours import (
     trainable_parameters,
 )
 from ms_summary_bridge.monitor.steps.step_tap import StepTap
+from ms_summary_bridge.monitor.steps.training_facts import find_facts
 from ms_summary_bridge.training.distributed import find_process_rank
 from ms_summary_bridge.training.faults import guarded
 from ms_summary_bridge.training.hook_names import HookNames
@@ -238,7 +238,7 @@ class MindSporeTransformersMonitor(HookNames, MonitorSession, Callback):
             self._end("the beginning of another training")
         self._is_first = True
         others = [callback for callback in parameters.callbacks if callback is not self]
-        facts = known_facts(parameters, self._config, self.training_options(parameters))
+        facts = find_facts(parameters, self._config, self.training_options(parameters))
         facts.parameters = lambda: trainable_parameters(parameters)
         facts.pipeline_stages = int(mindspore.get_auto_parallel_context("pipeline_stages"))
         bridge = find_bridge(others)

@@ -22,7 +22,7 @@ from ms_summary_bridge.monitor.model.metric_names import METRICS
 from ms_summary_bridge.monitor.recorder import interval_secs
 from ms_summary_bridge.monitor.steps import end_summary
 from ms_summary_bridge.monitor.steps.call_queue import Patience
-from ms_summary_bridge.monitor.steps.known_facts import known_facts
+from ms_summary_bridge.monitor.steps.training_facts import find_facts
 from ms_summary_bridge.training.distributed import ProcessRank, find_process_rank
 from ms_summary_bridge.training.facts import StepFacts, Window
 from ms_summary_bridge.training.parameters import TrainingParameters, complete_facts
@@ -140,8 +140,8 @@ SUMMED = {"micro_batch_num": 2, "micro_batch_interleave_num": 3, "gradient_accum
 def test_what_the_loss_is_a_sum_over(told: dict[str, Any], divisor: int) -> None:
     """As MindFormers' own MFLossMonitor divides it, whether the configuration or the framework says so."""
     given = {**SUMMED, **told}
-    assert known_facts(TrainingParameters({}), load_config(given), {}).loss_divisor == divisor
-    assert known_facts(TrainingParameters({}), load_config({}), given).loss_divisor == divisor
+    assert find_facts(TrainingParameters({}), load_config(given), {}).loss_divisor == divisor
+    assert find_facts(TrainingParameters({}), load_config({}), given).loss_divisor == divisor
 
 
 FROM_ZERO = {"epoch_num": 2, "batch_num": 3, "cur_epoch_num": 3, "cur_step_num": 1}
@@ -163,7 +163,7 @@ def test_place_and_time_left_of_a_training_that_was_resumed(
     """By MindSpore's `initial_epoch`, by MindFormers, and of one that the monitor meets in its middle."""
     parameters = TrainingParameters(said)
     engine = Engine(tmp_path, interval=0, metrics=["loss"], auto_print=True)
-    facts = known_facts(parameters, engine.recorder.config, options)
+    facts = find_facts(parameters, engine.recorder.config, options)
     engine.recorder.begin(facts)
     complete_facts(engine.recorder.training, parameters)
     for step in (first, first + 1):

@@ -163,7 +163,7 @@ def test_a_class_of_the_users_own(scenarios: Scenarios) -> None:
     answer = scenarios.returned("own_class")
     assert answer["config"] == {"type": "TheirMonitor", "params": {"anything": 1}}
     assert answer["dotted"] == ["AtStep"]
-    assert "known: MindSporeTransformersMonitor, TheirMonitor" in answer["unknown"]
+    assert "registered: MindSporeTransformersMonitor, TheirMonitor" in answer["unknown"]
     assert answer["defines"] == [], "model.fit refuses callbacks that define these"
 
 

@@ -49,11 +49,11 @@ def check_section(section: Any, path: str, problems: Problems, source: str) -> M
         return MonitorConfig()
     values["alerts"] = _join_alerts(values.get("alerts", True))
     watched = [*values.get("warn_on_value", {}), *_find_watched(values["alerts"])]
-    known = values.get("metrics", MonitorConfig().metrics)
-    names = {metric.name for metric in known}
+    metrics = values.get("metrics", MonitorConfig().metrics)
+    names = {metric.name for metric in metrics}
     # What is watched must be measured.
     added = (MetricConfig(name=name) for name in dict.fromkeys(watched) if name not in names)
-    values["metrics"] = (*known, *added)
+    values["metrics"] = (*metrics, *added)
     warnings = {name: values.pop(name) for name in PARAMS if name in values}
     return MonitorConfig(
         callback=CallbackConfig(type=kind, params=params, **warnings), source=source, raw=section, **values

@@ -124,8 +124,8 @@ class NpuSmi:
                 raise DeviceError(f"{shown} gave no answer in {self._timeout_secs:g} s and was killed") from None
         text = output[:_OUTPUT_BYTES].decode(errors="replace")
         if process.returncode:
-            said = " ".join(text.split())[:200]
-            raise DeviceError(f"{' '.join(command)} ended with {process.returncode}: {said}")
+            shown = " ".join(text.split())[:200]
+            raise DeviceError(f"{' '.join(command)} ended with {process.returncode}: {shown}")
         return text
 
 

@@ -122,12 +122,12 @@ def make_metric(name: str) -> Metric:
     Raises:
         UsageError: No metric has that name.
     """
-    known = resolve(name)
-    if known is None:
+    found = resolve(name)
+    if found is None:
         raise UsageError(f"no metric is called {name!r}")
-    if known in _REGISTERED:
-        return _REGISTERED[known]()
-    module, class_name, *arguments = _MADE_BY[known]
+    if found in _REGISTERED:
+        return _REGISTERED[found]()
+    module, class_name, *arguments = _MADE_BY[found]
     made = getattr(import_module(f"{__package__}.{module}"), class_name)(*arguments)
     assert isinstance(made, Metric)
     return made
