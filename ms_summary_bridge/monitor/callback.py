@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import os
 import time
-import weakref
 from collections.abc import Mapping
 from time import monotonic
-from typing import Any, Final
+from typing import Any
 
 import mindspore
 from mindspore.train.callback import Callback, RunContext
@@ -76,7 +75,6 @@ class MindSporeTransformersMonitor(HookNames, MonitorSession, Callback):
         if config is not None and options:
             raise ConfigError([f"$.{name}: is not read beside config: move it there" for name in options])
         super().__init__(options if config is None else config)
-        _ALL.add(self)
 
     def training_options(self, parameters: Any) -> Mapping[str, Any]:
         """Returns what a framework around MindSpore knows of this training, by the names of MonitorConfig.
@@ -266,15 +264,3 @@ class MindSporeTransformersMonitor(HookNames, MonitorSession, Callback):
         """Is asked where learning rates are to be recorded, and neither the outputs hold them nor an optimizer."""
         self.faults.warn("optimizer", "no optimizer is found: the learning rate is not recorded")
         return {}
-
-
-_ALL: Final[weakref.WeakSet[MindSporeTransformersMonitor]] = weakref.WeakSet()
-
-
-def _let_go() -> None:
-    """A forked child, such as a data worker, records nothing."""
-    for monitor in _ALL:
-        monitor._tap = monitor._commands = None
-
-
-os.register_at_fork(after_in_child=_let_go)

@@ -10,7 +10,7 @@ import copy
 import os
 import weakref
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from ms_summary_bridge.monitor.alarm_commands import AlarmCommands
 from ms_summary_bridge.monitor.config.file import load_config
@@ -40,27 +40,31 @@ class MonitorSession:
         self._watchdog = WatchdogLink(self._config, self.faults)
         if self._config.enable:
             self._watchdog.watch()  # what comes before a training's beginning may hang as well
-        self._end_with_process()
+        self._join_process()
 
-    def _end_with_process(self) -> None:
+    def _join_process(self) -> None:
+        _ALL.add(self)
         atexit.register(_end_at_exit, weakref.ref(self))  # weakly: it would keep the model in memory
+
+    def _let_go(self) -> None:
+        """Forgets the training of the process of which this is a forked child, a data worker perhaps."""
+        for name in self._of_training:
+            vars(self).pop(name, None)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in self._of_training}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._end_with_process()
+        self._join_process()
 
     def _move_here(self) -> None:
         """Takes up work in a forked child of the process that made the monitor, where a training begins."""
         if self.faults.is_forked:
             self._watchdog.leave()
-            for name in self._of_training:
-                vars(self).pop(name, None)
             self._recorder, self._watchdog = copy.copy(self._recorder), copy.copy(self._watchdog)
             self.faults.is_forked = False
-            self._end_with_process()
+            self._join_process()
 
     def _is_of_parent(self) -> bool:
         """Whether this is a forked child of the process whose training is recorded; says so where steps end in it."""
@@ -108,6 +112,17 @@ class MonitorSession:
         commands, self._commands = self._commands, None
         if commands is not None and commands.exit_code is not None and not has_failed:
             raise SystemExit(commands.exit_code)
+
+
+_ALL: Final[weakref.WeakSet[MonitorSession]] = weakref.WeakSet()
+
+
+def _let_all_go() -> None:
+    for session in _ALL:
+        session._let_go()
+
+
+os.register_at_fork(after_in_child=_let_all_go)
 
 
 def _end_at_exit(reference: weakref.ref[MonitorSession]) -> None:
