@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ms_summary_bridge.errors import has_mindspore, load_name
+from ms_summary_bridge.errors import has_mindspore as _has_mindspore
+from ms_summary_bridge.errors import load_name as _load_name
 
 if TYPE_CHECKING:
     from ms_summary_bridge.monitor.build import build_monitor_callbacks, register_callback
@@ -60,8 +61,8 @@ def __getattr__(name: str) -> Any:
         return __dir__()
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return load_name(f"{__name__}.{_HOMES[name]}", name, needs_mindspore=name == _NEEDS_MINDSPORE)
+    return _load_name(f"{__name__}.{_HOMES[name]}", name, needs_mindspore=name == _NEEDS_MINDSPORE)
 
 
 def __dir__() -> list[str]:
-    return [name for name in _ALL if name != _NEEDS_MINDSPORE or has_mindspore()]
+    return [name for name in _ALL if name != _NEEDS_MINDSPORE or _has_mindspore()]
