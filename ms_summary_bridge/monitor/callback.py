@@ -124,8 +124,11 @@ class MindSporeTransformersMonitor(HookNames, MonitorSession, Callback):
 
     def on_train_begin(self, run_context: Any) -> None:
         """Begins to record, and to be watched."""
-        self._move_here()
-        self._begin(TrainingParameters(run_context.original_args()), is_watched=True)
+        try:
+            self._move_here()
+            self._begin(TrainingParameters(run_context.original_args()), is_watched=True)
+        except Exception as error:
+            self.faults.fail("on_train_begin", error)
 
     @guarded
     def on_train_epoch_begin(self, run_context: Any) -> None:
@@ -228,7 +231,6 @@ class MindSporeTransformersMonitor(HookNames, MonitorSession, Callback):
 
     # ------------------------------------------------------------------
 
-    @guarded
     def _begin(self, parameters: TrainingParameters, *, is_watched: bool) -> None:
         if not self._config.enable:
             return
