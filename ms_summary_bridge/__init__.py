@@ -9,8 +9,6 @@ SummaryBridge, GradientSummary and SaveBestCheckpoint. Asking for one of them th
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ms_summary_bridge._version import __version__
@@ -132,15 +130,10 @@ _NAMES_THERE = {"view": "view_logdir"}
 _NEED_MINDSPORE = frozenset(("GradientSummary", "SaveBestCheckpoint", "SummaryBridge"))
 
 
-def _has_mindspore() -> bool:
-    try:
-        return find_spec("mindspore") is not None
-    except ValueError:  # a stand-in without a spec is in sys.modules
-        return True
-
-
 def _names() -> list[str]:
-    return [name for name in _ALL if name not in _NEED_MINDSPORE or _has_mindspore()]
+    from ms_summary_bridge.errors import has_mindspore
+
+    return [name for name in _ALL if name not in _NEED_MINDSPORE or has_mindspore()]
 
 
 _ALL = __all__
@@ -161,16 +154,10 @@ def __getattr__(name: str) -> Any:
         return _names()
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), _NAMES_THERE.get(name, name))
-    except ModuleNotFoundError as error:
-        if name not in _NEED_MINDSPORE or _has_mindspore():
-            raise
-        from ms_summary_bridge.errors import MissingDependencyError
+    from ms_summary_bridge.errors import load_name
 
-        raise MissingDependencyError(
-            f"{name} needs MindSpore, which is not installed here: pip install 'ms_summary_bridge[mindspore]'"
-        ) from error
+    module = f"{__name__}.{_MODULES[name]}"
+    return load_name(module, _NAMES_THERE.get(name, name), needs_mindspore=name in _NEED_MINDSPORE)
 
 
 def __dir__() -> list[str]:

@@ -36,7 +36,9 @@ read on. The record errors are raised by the calls that work on one record.
 
 from __future__ import annotations
 
-from typing import ClassVar, TypeVar
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, ClassVar, TypeVar
 
 __all__ = [
     "BridgeError",
@@ -62,6 +64,8 @@ __all__ = [
     "UsageError",
     "ValueConversionError",
     "WriteError",
+    "has_mindspore",
+    "load_name",
 ]
 
 _Logdir = TypeVar("_Logdir", bound="LogdirError")
@@ -220,3 +224,27 @@ class MissingDependencyError(BridgeError, ImportError):
 
 class ClosedError(BridgeError, RuntimeError):
     """A reader, writer or sink was used after `close()`."""
+
+
+def has_mindspore() -> bool:
+    """Whether MindSpore is installed. It is not loaded."""
+    try:
+        return find_spec("mindspore") is not None
+    except ValueError:  # a stand-in without a spec is in sys.modules
+        return True
+
+
+def load_name(module: str, name: str, *, needs_mindspore: bool) -> Any:
+    """Returns what a public name stands for; its module is loaded now.
+
+    Raises:
+        MissingDependencyError: MindSpore is not installed, and the name needs it.
+    """
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        if not needs_mindspore or has_mindspore():
+            raise
+        raise MissingDependencyError(
+            f"{name} needs MindSpore, which is not installed here: pip install 'ms_summary_bridge[mindspore]'"
+        ) from error

@@ -1,12 +1,15 @@
 """Records a whole training from one section of a file: values, console lines, a journal and warnings.
 
-What is named here is loaded when it is asked for: `import ms_summary_bridge.monitor` loads no mindspore.
+What is named here is loaded when it is asked for: `import ms_summary_bridge.monitor` loads no mindspore. Where that is
+not installed, `__all__` and `dir()` leave out the callback; asking for it raises MissingDependencyError.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from ms_summary_bridge.errors import has_mindspore as _has_mindspore
+from ms_summary_bridge.errors import load_name as _load_name
 
 if TYPE_CHECKING:
     from ms_summary_bridge.monitor.build import build_monitor_callbacks, register_callback
@@ -40,11 +43,26 @@ _HOMES = {
 """Which module each name comes from."""
 
 
+_NEEDS_MINDSPORE = "MindSporeTransformersMonitor"
+
+_ALL = __all__
+if not TYPE_CHECKING:
+    del __all__  # made by __getattr__, since to look for MindSpore at every import would take time
+
+
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Loads what a name stands for; `__all__` is the list of those that can be had here.
+
+    Raises:
+        MissingDependencyError: MindSpore is not installed, and the name needs it.
+        AttributeError: There is no such name.
+    """
+    if name == "__all__":
+        return __dir__()
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _load_name(f"{__name__}.{_HOMES[name]}", name, needs_mindspore=name == _NEEDS_MINDSPORE)
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [name for name in _ALL if name != _NEEDS_MINDSPORE or _has_mindspore()]

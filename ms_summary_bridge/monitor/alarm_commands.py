@@ -21,12 +21,9 @@ __all__ = ["AlarmCommands"]
 
 
 class AlarmCommands:
-    """Is asked after a step.
+    """Is asked after a step of a training that the recorder has begun.
 
-    Args:
-        recorder: The engine, which has begun.
-        callbacks: Those beside the monitor; what they save is known as a checkpoint.
-        save: Saves a checkpoint under a path; None where nobody can.
+    What `callbacks` save is known as a checkpoint; `save` saves one under a path, and is None where nobody can.
     """
 
     def __init__(self, recorder: Recorder, callbacks: Iterable[Any], save: Callable[[str], None] | None) -> None:

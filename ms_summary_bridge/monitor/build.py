@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, TypeVar
 
-from ms_summary_bridge.errors import UsageError
+from ms_summary_bridge.errors import UsageError, load_name
 from ms_summary_bridge.monitor.config.file import load_config
 from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.sinks.backends import require_backends, summary_directory
@@ -62,7 +62,7 @@ def build_monitor_callbacks(
     Raises:
         ConfigError: Names every problem.
         UsageError: `callback.type` names no class.
-        MissingDependencyError: A backend needs a package that is not installed.
+        MissingDependencyError: MindSpore, or what a backend needs, is not installed.
 
     Example:
         `model.train(10, dataset, callbacks=build_monitor_callbacks("train.yaml"))`
@@ -76,9 +76,7 @@ def build_monitor_callbacks(
     if config.callback.type != _BUILT_IN:
         return [_find_class(config.callback.type)(dict(config.raw))]
 
-    from ms_summary_bridge.monitor.callback import MindSporeTransformersMonitor
-
-    monitor = MindSporeTransformersMonitor(config)
+    monitor = load_name("ms_summary_bridge.monitor.callback", _BUILT_IN, needs_mindspore=True)(config)
     has_viewer = bool({"tensorboard", "mindinsight"} & set(config.backends))
     saves = config.save_best_ckpt or config.save_checkpoint_steps is not None or config.save_epochs is not None
     callbacks: list[Any] = [monitor]
@@ -111,9 +109,9 @@ def _find_class(name: str) -> Any:
         return _REGISTERED[name]
     module, colon, class_name = name.partition(":")
     if not colon:
-        known = ", ".join(sorted({_BUILT_IN, *_REGISTERED}))
+        names = ", ".join(sorted({_BUILT_IN, *_REGISTERED}))
         raise UsageError(
-            f"callback.type: no class {name!r} is registered (known: {known}); "
+            f"callback.type: no class {name!r} is registered (registered: {names}); "
             "register_callback makes one known, or write package.module:Class"
         )
     try:

@@ -7,33 +7,29 @@ Nothing of ours may stop or slow a training: every call from MindSpore is guarde
 
 from __future__ import annotations
 
-import atexit
 import os
 import time
-import weakref
 from collections.abc import Mapping
 from time import monotonic
-from typing import Any, Final
+from typing import Any
 
 import mindspore
 from mindspore.train.callback import Callback, RunContext
 
 from ms_summary_bridge.errors import ConfigError
 from ms_summary_bridge.monitor.alarm_commands import AlarmCommands
-from ms_summary_bridge.monitor.config.file import load_config
 from ms_summary_bridge.monitor.model.config import MonitorConfig
-from ms_summary_bridge.monitor.recorder import Recorder
-from ms_summary_bridge.monitor.steps.known_facts import known_facts
+from ms_summary_bridge.monitor.session import MonitorSession
 from ms_summary_bridge.monitor.steps.neighbours import (
-    find_link,
+    find_bridge,
     meet_loss_monitors,
     save_checkpoint,
     trainable_parameters,
 )
 from ms_summary_bridge.monitor.steps.step_tap import StepTap
-from ms_summary_bridge.monitor.watchdog.watchdog_link import WatchdogLink
+from ms_summary_bridge.monitor.steps.training_facts import find_facts
 from ms_summary_bridge.training.distributed import find_process_rank
-from ms_summary_bridge.training.faults import Faults, guarded
+from ms_summary_bridge.training.faults import guarded
 from ms_summary_bridge.training.hook_names import HookNames
 from ms_summary_bridge.training.learning_rate import find_optimizer, rate_reader
 from ms_summary_bridge.training.measuring import Measuring, join
@@ -46,7 +42,7 @@ from ms_summary_bridge.training.parameters import (
 __all__ = ["MindSporeTransformersMonitor"]
 
 
-class MindSporeTransformersMonitor(HookNames, Callback):
+class MindSporeTransformersMonitor(HookNames, MonitorSession, Callback):
     """Records a training: values at intervals, console lines, a journal, and warnings.
 
     In a pipeline only the ranks of the last stage have the training's loss, so the console of rank 0, which is in the
@@ -64,30 +60,21 @@ class MindSporeTransformersMonitor(HookNames, Callback):
         `model.train(10, dataset, callbacks=[MindSporeTransformersMonitor({"interval": 30})])`
     """
 
+    _depth = 0
+    _is_first = True  # whether the step to come is the first of this training
+    _tap: StepTap | None = None  # while a training is recorded by this process
+    _context: Any = None  # MindSpore's own, which has the same parameters at each call
+    _parameters: Mapping[str, Any] = {}
+    _of_training = ("_commands", "_depth", "_is_first", "_tap", "_context", "_parameters")
+
     def __init__(
         self,
         config: Mapping[str, Any] | str | os.PathLike[str] | MonitorConfig | bool | None = None,
         **options: Any,
     ) -> None:
-        super().__init__()
         if config is not None and options:
             raise ConfigError([f"$.{name}: is not read beside config: move it there" for name in options])
-        if not isinstance(config, MonitorConfig):
-            config = load_config(options if config is None else config)
-        self.faults = Faults("monitor")
-        self._config = config
-        self._recorder = Recorder(config, self.faults)
-        self._watchdog = WatchdogLink(config, self.faults)
-        self._depth = 0
-        self._is_first = True  # whether the step to come is the first of this training
-        self._tap: StepTap | None = None  # while a training is recorded by this process
-        self._context: Any = None  # MindSpore's own, which has the same parameters at each call
-        self._parameters: dict[str, Any] = {}
-        self._commands: AlarmCommands | None = None
-        _ALL.add(self)
-        if config.enable:
-            self._watchdog.watch()  # what comes before a training's beginning may hang as well
-        atexit.register(_end_at_exit, weakref.ref(self))  # weakly: it would keep the model in memory
+        super().__init__(options if config is None else config)
 
     def training_options(self, parameters: Any) -> Mapping[str, Any]:
         """Returns what a framework around MindSpore knows of this training, by the names of MonitorConfig.
@@ -101,16 +88,6 @@ class MindSporeTransformersMonitor(HookNames, Callback):
             parameters: MindSpore's callback parameters, behind `get(name, default)`.
         """
         return {}
-
-    @property
-    def run_directory(self) -> str | None:
-        """Where this run's files are; None before the training has begun."""
-        return self._recorder.run_directory
-
-    @run_directory.setter
-    def run_directory(self, directory: str) -> None:
-        self._recorder.run_directory = directory
-        self._watchdog.tell_run(directory)
 
     def milestone(self, text: str, **fields: Any) -> None:
         """Notes in the journal something that happened in the training."""
@@ -129,18 +106,11 @@ class MindSporeTransformersMonitor(HookNames, Callback):
         sink = self._recorder.alarm_sink
         return [] if sink is None else list(sink.outcomes)
 
-    def flush(self, timeout_secs: float = 30.0) -> bool:
-        """Waits until all that was recorded is written; returns False if that takes too long."""
-        return self._recorder.flush(timeout_secs)
-
-    def close(self) -> None:
-        """Ends the recording of a training that did not end by itself."""
-        self._end("")
-
     # ------------------------------------------------------------------ called by MindSpore
 
     def __enter__(self) -> MindSporeTransformersMonitor:
         # model.fit enters every callback again for each evaluation, so this counts.
+        self._move_here()
         self._depth += 1
         return self
 
@@ -148,18 +118,17 @@ class MindSporeTransformersMonitor(HookNames, Callback):
         self._depth -= 1
         if self._depth <= 0:
             self._depth = 0
-            self._end(error[0].__name__ if error and error[0] is not None else "")
-            code = None if self._commands is None else self._commands.exit_code
-            self._commands = None
-            if code is not None and (not error or error[0] is None):
-                # Here, and not at the end of the training: all other callbacks have ended theirs, and those around
-                # this one are still left in good order.
-                raise SystemExit(code)
+            # Here, and not at the end of the training: all other callbacks have ended theirs, and those around this one
+            # are still left in good order.
+            self._exit(error)
 
-    @guarded
     def on_train_begin(self, run_context: Any) -> None:
         """Begins to record, and to be watched."""
-        self._begin(TrainingParameters(run_context.original_args()), is_watched=True)
+        try:
+            self._move_here()
+            self._begin(TrainingParameters(run_context.original_args()), is_watched=True)
+        except Exception as error:
+            self.faults.fail("on_train_begin", error)
 
     @guarded
     def on_train_epoch_begin(self, run_context: Any) -> None:
@@ -200,12 +169,17 @@ class MindSporeTransformersMonitor(HookNames, Callback):
 
     def _end_any_step(self, run_context: Any, now: float) -> None:
         """Ends the first step, or one of a loop of the user's own, which may hand over less or something else."""
-        if not self._config.enable or self.faults.is_forked:
+        if not self._config.enable:
             return
         parameters = TrainingParameters(run_context.original_args())
-        recorder = self._recorder
-        if not recorder.is_open:  # driven by hand, without a beginning, and perhaps without an end: nobody watches
+        if (
+            not self._recorder.is_open
+        ):  # driven by hand, without a beginning, and perhaps without an end: nobody watches
+            self._move_here()
             self._begin(parameters, is_watched=False)
+        if self._is_of_parent():
+            return
+        recorder = self._recorder
         is_first, self._is_first = self._is_first, False
         steps = self._first_call(parameters) if is_first else 0
         tap, number = recorder.tap, parameters.get("cur_step_num")
@@ -264,10 +238,10 @@ class MindSporeTransformersMonitor(HookNames, Callback):
             self._end("the beginning of another training")
         self._is_first = True
         others = [callback for callback in parameters.callbacks if callback is not self]
-        facts = known_facts(parameters, self._config, self.training_options(parameters))
+        facts = find_facts(parameters, self._config, self.training_options(parameters))
         facts.parameters = lambda: trainable_parameters(parameters)
         facts.pipeline_stages = int(mindspore.get_auto_parallel_context("pipeline_stages"))
-        link, directory = find_link(others)
+        bridge = find_bridge(others)
         if is_watched:
             self._watchdog.begin(find_process_rank(), facts.initial_step)
         measuring, tells = join(parameters, "monitor", lambda: Measuring(facts, self.faults.warn))
@@ -276,8 +250,7 @@ class MindSporeTransformersMonitor(HookNames, Callback):
             measuring=measuring,
             tells=tells,
             learning_rates=self._miss_rates,
-            link=link,
-            link_directory=directory,
+            bridge=bridge,
             watchdog=self._watchdog,
         )
         self._tap = self._recorder.tap
@@ -285,37 +258,11 @@ class MindSporeTransformersMonitor(HookNames, Callback):
         self._commands = AlarmCommands(self._recorder, others, lambda path: save_checkpoint(parameters, path))
         meet_loss_monitors(others, self._config, self.faults)
 
-    @guarded
     def _end(self, reason: str) -> None:
         self._tap, self._context, self._parameters = None, None, {}
-        self._recorder.leave()
-        self._watchdog.beat("other")
-        try:
-            self._recorder.end(reason)  # which reads the last step, and its learning rate
-        finally:
-            self._watchdog.end()
-            if self._commands is not None:
-                self._commands.end()
+        super()._end(reason)
 
     def _miss_rates(self) -> Mapping[str, float]:
         """Is asked where learning rates are to be recorded, and neither the outputs hold them nor an optimizer."""
         self.faults.warn("optimizer", "no optimizer is found: the learning rate is not recorded")
         return {}
-
-
-_ALL: Final[weakref.WeakSet[MindSporeTransformersMonitor]] = weakref.WeakSet()
-
-
-def _let_go() -> None:
-    """A forked child, such as a data worker, records nothing."""
-    for monitor in _ALL:
-        monitor._tap = monitor._commands = None
-
-
-os.register_at_fork(after_in_child=_let_go)
-
-
-def _end_at_exit(reference: weakref.ref[MindSporeTransformersMonitor]) -> None:
-    monitor = reference()
-    if monitor is not None:
-        monitor._end("the end of the process")

@@ -5,24 +5,21 @@ Imports no mindspore.
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import time
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 from ms_summary_bridge.errors import UsageError
 from ms_summary_bridge.monitor.alarm_commands import AlarmCommands
-from ms_summary_bridge.monitor.config.file import load_config
 from ms_summary_bridge.monitor.model.config import MonitorConfig
-from ms_summary_bridge.monitor.recorder import Recorder
-from ms_summary_bridge.monitor.watchdog.watchdog_link import WatchdogLink
+from ms_summary_bridge.monitor.session import MonitorSession
 from ms_summary_bridge.training.distributed import find_process_rank
 from ms_summary_bridge.training.facts import TrainingFacts
-from ms_summary_bridge.training.faults import Faults, guarded
+from ms_summary_bridge.training.faults import guarded
 from ms_summary_bridge.training.measures import to_number
 
 __all__ = ["Monitor"]
@@ -32,7 +29,7 @@ _TIMED: Final = ("evaluation", "checkpoint", "data")
 _MAX_COUNT: Final = 1 << 62
 
 
-class Monitor:
+class Monitor(MonitorSession):
     """Records a training loop: `with Monitor(config) as m`, and `m.step(loss=loss)` after each step.
 
     Args:
@@ -62,11 +59,8 @@ class Monitor:
         initial_step: int | None = None,
         save_checkpoint: Callable[[str], None] | None = None,
     ) -> None:
-        if not isinstance(config, MonitorConfig):
-            config = load_config(config)
-        self.config = config
-        self.faults = Faults("monitor")
-        listed = None if parameters is None else list(parameters)
+        super().__init__(config)
+        self.config = config = self._config
         self._facts = TrainingFacts(
             epochs=epochs,
             steps_per_epoch=steps_per_epoch,
@@ -76,35 +70,22 @@ class Monitor:
             flops_per_token=config.flops_per_token,
             model_flops=config.model_flops,
             peak_flops=config.peak_flops,
-            parameters=None if listed is None else lambda: listed,
+            parameters=None if parameters is None else partial(list, list(parameters)),  # which can be pickled
         )
-        self._recorder = Recorder(config, self.faults)
-        self._watchdog = WatchdogLink(config, self.faults)
-        if config.enable:
-            self._watchdog.watch()
-            atexit.register(_end_at_exit, weakref.ref(self))
         self._step = self._facts.initial_step
         # A first step that is told and not the one behind it may be that of any loop: it counts as one.
         self._is_told = initial_step is not None or config.initial_step > 0
         self._save_checkpoint = save_checkpoint
-        self._commands: AlarmCommands | None = None
         self.should_stop = False
         """Whether an alarm with the action `stop` was raised: the loop then ends itself."""
 
-    @property
-    def run_directory(self) -> str | None:
-        """Where this run's files are; None before the first of them is made."""
-        return self._recorder.run_directory
-
     def __enter__(self) -> Monitor:
+        self._move_here()
         self._begin()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._end(error[0].__name__ if error and error[0] is not None else "")
-        code = None if self._commands is None else self._commands.exit_code
-        if code is not None and (not error or error[0] is None):
-            raise SystemExit(code)
+        self._exit(error)
 
     @guarded
     def _begin(self) -> None:
@@ -121,16 +102,6 @@ class Monitor:
         self._commands = AlarmCommands(self._recorder, [], self._save_checkpoint)
         self.should_stop = False
         self._watchdog.beat("compile")
-
-    @guarded
-    def _end(self, reason: str) -> None:
-        self._watchdog.beat("other")
-        try:
-            self._recorder.end(reason)
-        finally:
-            self._watchdog.end()
-            if self._commands is not None:
-                self._commands.end()
 
     def step(
         self,
@@ -155,7 +126,8 @@ class Monitor:
             epoch: From 1; None to count it where `steps_per_epoch` is known.
             values: Other numbers, by name: `grad_norm`, `loss_scale`, or any of your own.
         """
-        self._take(step, epoch, samples, tokens, {"loss": loss, "lr": lr, **values})
+        if not self._is_of_parent():
+            self._take(step, epoch, samples, tokens, {"loss": loss, "lr": lr, **values})
 
     @guarded
     def _take(
@@ -205,13 +177,3 @@ class Monitor:
             return
         with self._watchdog.during(kind), self._recorder.spending(kind):
             yield
-
-    def flush(self, timeout_secs: float = 30.0) -> bool:
-        """Waits until all that was recorded is written; returns False if that takes too long."""
-        return self._recorder.flush(timeout_secs)
-
-
-def _end_at_exit(reference: weakref.ref[Monitor]) -> None:
-    monitor = reference()
-    if monitor is not None:
-        monitor._end("the end of the process")

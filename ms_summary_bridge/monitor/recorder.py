@@ -10,34 +10,33 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from ms_summary_bridge.live_writer.link import WriterLink
 from ms_summary_bridge.monitor.alarms.actions.message import AlertSource
 from ms_summary_bridge.monitor.alarms.alarm_sink import AlarmSink
 from ms_summary_bridge.monitor.alarms.alarms import Alarms
 from ms_summary_bridge.monitor.alarms.device_rules import metrics_of_rules
 from ms_summary_bridge.monitor.alarms.stop import StopAgreement
 from ms_summary_bridge.monitor.model.config import Bounds, MonitorConfig
-from ms_summary_bridge.monitor.model.sample import Note, Sample
+from ms_summary_bridge.monitor.model.sample import Note
 from ms_summary_bridge.monitor.sinks.backends import make_sinks, require_backends, summary_directory
 from ms_summary_bridge.monitor.sinks.launch import RankCheck
 from ms_summary_bridge.monitor.sinks.run_record import choose_run_directory, describe_run
+from ms_summary_bridge.monitor.sinks.viewer_steps import NearBridge, ViewerSteps
 from ms_summary_bridge.monitor.sinks.writer import Sink, Writer
 from ms_summary_bridge.monitor.steps.call_queue import CallQueue, Patience
 from ms_summary_bridge.monitor.steps.sampling import Sampling
 from ms_summary_bridge.monitor.steps.step_reader import StepReader
-from ms_summary_bridge.monitor.steps.step_tap import SampleTimes, StepTap
+from ms_summary_bridge.monitor.steps.step_tap import StepTap
 from ms_summary_bridge.monitor.steps.unfed import Unfed
-from ms_summary_bridge.monitor.watchdog.heartbeat import Heartbeat
 from ms_summary_bridge.monitor.watchdog.watchdog_link import WatchdogLink
 from ms_summary_bridge.training.distributed import ProcessRank, find_process_rank, rank_directory
 from ms_summary_bridge.training.facts import TrainingFacts
 from ms_summary_bridge.training.faults import Faults
 from ms_summary_bridge.training.measuring import Measuring
-from ms_summary_bridge.training.phases import number_of
 
 __all__ = ["Recorder", "interval_secs"]
 
@@ -54,14 +53,8 @@ def interval_secs(config: MonitorConfig, ranks: int) -> float:
 class Recorder:
     """Records one process of a training.
 
-    Args:
-        config: The configuration.
-        faults: Is told what fails.
-        run_directory: Where the run's files go; None to choose it when the training begins.
-        place: Where this process stands; None to find out when the training begins.
-        clock: Monotonic seconds.
-        wall_clock: Seconds since epoch.
-        patience: How long is waited for what does not return.
+    Its files go to `run_directory`, or to one that is chosen when a training begins, as `place` is then found out.
+    `clock` has monotonic seconds, `wall_clock` those since epoch; `patience` is that with what does not return.
 
     Raises:
         MissingDependencyError: A backend needs a package that is not installed.
@@ -88,6 +81,19 @@ class Recorder:
         self._patience = patience or Patience()
         self.measuring = Measuring(TrainingFacts(), faults.warn, clock)  # until a training begins
         self.is_open = False
+        self._viewer_steps = ViewerSteps()
+
+    def __reduce__(self) -> tuple[Callable[..., Recorder], tuple[MonitorConfig, Faults], dict[str, Any]]:
+        """A copy records nothing before its training begins, and then goes on in the same directory."""
+        made = partial(
+            Recorder,
+            run_directory=self.run_directory,
+            place=self._given_place,
+            clock=self._clock,
+            wall_clock=self._wall_clock,
+            patience=self._patience,
+        )
+        return made, (self.config, self.faults), {"_viewer_steps": self._viewer_steps}
 
     # ------------------------------------------------------------------ a training begins and ends
 
@@ -98,22 +104,15 @@ class Recorder:
         measuring: Measuring | None = None,
         tells: bool = True,
         learning_rates: Callable[[], Mapping[str, float]] | None = None,
-        link: WriterLink | None = None,
-        link_directory: str = "",
+        bridge: NearBridge | None = None,
         tells_beginnings: bool = True,
         watchdog: WatchdogLink | None = None,
     ) -> None:
-        """A training begins.
+        """A training begins; rank, device and host are filled in here.
 
-        Args:
-            training: What is known of it; rank, device and host are filled in here.
-            measuring: Measures it, for others too; None to make one.
-            tells: Whether nobody else tells `measuring` when steps begin and end.
-            learning_rates: Reads those of the last step.
-            link: Of a SummaryBridge beside the monitor.
-            link_directory: Where that one writes.
-            tells_beginnings: Whether `StepTap.begin_step` will be called.
-            watchdog: Is told of every step, of where files go and of checkpoints; its alarms are recorded like others.
+        `measuring` measures it, for others too: `tells` says whether nobody else tells it when steps begin and end, and
+        `tells_beginnings` whether `StepTap.begin_step` will be called. The `watchdog` is told of every step, of where
+        files go and of checkpoints; its alarms are recorded like others.
         """
         self._place = place = self._given_place or find_process_rank()
         self.training = msgspec.structs.replace(
@@ -125,25 +124,25 @@ class Recorder:
             device_id=place.device_id,
             host=place.host,
         )
-        self._link = link
-        self._link_directory = link_directory
-        self._watchdog = watchdog
+        self._bridge = bridge
+        self._viewer_steps.begin(training.initial_step, bridge)
+        self._watchdog = watchdog or WatchdogLink(self.config, self.faults)  # which does nothing
+        self._writer = Writer(self._make_sinks, self.faults, gather=self._gather, clock=self._clock)
         names = {metric.name for metric in self.config.metrics}
         self.measuring = measuring = measuring or Measuring(self.training, self.faults.warn, self._clock)
         measuring.facts = self.training
         if learning_rates is not None and "lr" in names:
             measuring.rates.read_from(learning_rates)
-        reader = StepReader(self.faults)
         self.stop = StopAgreement(
             place.rank, place.ranks, self.config.stop_patience, clock=self._clock, wall_clock=self._wall_clock
         )
-        self.alarms = Alarms(self.config, self.training, self._put, self.faults, self.stop)
+        self.alarms = Alarms(self.config, self.training, self._writer.put, self.faults, self.stop)
         self.alarm_sink: AlarmSink | None = None
         config = msgspec.structs.replace(
             self.config, metrics=(*self.config.metrics, *metrics_of_rules(self.config, self.training))
         )
         self._sampling = Sampling(
-            config, measuring, reader, self.alarms, self._put, self.faults, wall_clock=self._wall_clock
+            config, measuring, self.alarms, self._writer.put, self.faults, wall_clock=self._wall_clock
         )
         measurement = self._sampling.measurement
         self.queue = CallQueue(
@@ -154,19 +153,22 @@ class Recorder:
             is_at_once=measurement.is_at_once(()),
             is_bound=measurement.is_bound,
         )
+        self._reader = StepReader(
+            self.faults,
+            measuring.rates if "lr" in names else None,
+            interval=interval_secs(self.config, place.ranks),
+            every=self.config.per_print_step,
+            initial_step=training.initial_step,
+        )
         limits = self.config.callback.warn_on_value
         bounds = limits.get("loss", Bounds())
         divisor = training.loss_divisor  # of the loss as the network returns it
         self.tap = StepTap(
             measuring.step_clock,
-            Heartbeat(is_shared=False) if watchdog is None else watchdog.heartbeat,
-            reader,
+            self._watchdog.heartbeat,
+            self._reader,
             self.queue.settle,
             tells=tells,
-            rates=measuring.rates if "lr" in names else None,
-            times=SampleTimes(
-                interval_secs(self.config, place.ranks), self.config.per_print_step, training.initial_step
-            ),
             limits=(
                 -math.inf if bounds.below is None else bounds.below * divisor,
                 math.inf if bounds.above is None else bounds.above * divisor,
@@ -174,12 +176,10 @@ class Recorder:
             most_notes=1 if measurement.is_at_once(limits) else _MOST_NOTES,
             settles_samples=measurement.is_bound,
             initial_step=training.initial_step,
-            between=number_of("data" if tells_beginnings else "compute"),
+            between="data" if tells_beginnings else "compute",
         )
         self.alarms.ask = self.tap.ask
-        if watchdog is not None:
-            self.alarms.tell_checkpoint = watchdog.tell_checkpoint
-        self._writer = Writer(self._make_sinks, self.faults, gather=self._gather, clock=self._clock)
+        self.alarms.tell_checkpoint = self._watchdog.tell_checkpoint
         self.is_open = True
         where = f"{self.training.device} of {place.host}"
         text = f"global rank {place.rank} of {place.ranks} (from {place.source}), {where}"
@@ -192,15 +192,11 @@ class Recorder:
     def _make_sinks(self) -> list[Sink]:
         """Is called by the writing thread, because a disk may be slow."""
         if self.run_directory is None:
-            made = None if self._watchdog is None else self._watchdog.run_directory  # for what happened before
+            made = self._watchdog.run_directory  # for what happened before
             self.run_directory = choose_run_directory(self.config, self._place, made)
         directory = rank_directory(self.run_directory, self._place.rank)
-        if self._watchdog is not None:
-            summary = ""
-            if {"tensorboard", "mindinsight"} & set(self.config.backends):
-                own = summary_directory(self.run_directory, self._place.rank, self._place.ranks)
-                summary = self._link_directory or own
-            self._watchdog.tell_directory(directory, summary)
+        has_viewer = bool({"tensorboard", "mindinsight"} & set(self.config.backends))
+        self._watchdog.tell_directory(directory, self._viewed(self._place.ranks) if has_viewer else "")
         record = describe_run(self.config, self._place, self.run_directory)
         origin = AlertSource(
             project=self.config.project,
@@ -228,7 +224,8 @@ class Recorder:
                 self.run_directory,
                 record,
                 self.faults,
-                link=self._link,
+                bridge=self._bridge,
+                steps=self._viewer_steps,
                 clock=self._clock,
                 wall_clock=self._wall_clock,
             ),
@@ -247,14 +244,17 @@ class Recorder:
         self.queue.gather()
 
     def _hear_watchdog(self) -> None:
-        for message in [] if self._watchdog is None else self._watchdog.hear():
+        for message in self._watchdog.hear():
             if isinstance(message, Note):
-                self._put(message)
+                self._writer.put(message)
             else:
                 self.alarms.take(*message)
 
-    def _put(self, item: Sample | Note) -> None:
-        self._writer.put(item)
+    def _viewed(self, ranks: int = 1) -> str:
+        """Returns where the viewers' files are, with several ranks those of this one; empty while nobody knows."""
+        if self._bridge is not None:
+            return self._bridge.directory
+        return "" if self.run_directory is None else summary_directory(self.run_directory, self._place.rank, ranks)
 
     @property
     def step(self) -> int:
@@ -264,8 +264,7 @@ class Recorder:
     def end(self, reason: str = "") -> None:
         """The training ends: the last step is read, all is written, and what was recorded is summed up.
 
-        Args:
-            reason: Why it ended before its time; empty when it did not.
+        The `reason` says why it ended before its time; it is empty when it did not.
         """
         if not self.is_open:
             return
@@ -273,7 +272,7 @@ class Recorder:
         try:
             self.finish_step()
             if self.queue.settle_last():  # else the thread that does not return is inside all of this
-                self._sampling.end(self.tap.read_rates)
+                self._sampling.end(self._reader.read_rates)
                 self.measuring.step_clock.pause(self._clock())
                 self.measuring.step_clock.settle()
                 self._sampling.measurement.close()
@@ -283,13 +282,7 @@ class Recorder:
             self._writer.put(self._end_note(reason))
             self._writer.close(self._patience.close_secs)
 
-    def leave(self) -> None:
-        """The training ends: nothing of ours stays around other callbacks."""
-        self.measuring.leave()
-
     def _end_note(self, reason: str) -> Note:
-        directory = self.run_directory
-        viewed = self._link_directory or (summary_directory(directory) if directory is not None else "")
         text, fields = self._sampling.summary.describe(
             self.config,
             reason,
@@ -300,13 +293,11 @@ class Recorder:
             dropped=self._writer.dropped + self.queue.dropped,
             breakdown=self.measuring.step_clock.secs,
             rank=self.training.rank,
-            run_directory=directory,
-            viewed=viewed,
+            run_directory=self.run_directory,
+            viewed=self._viewed(),
         )
         level = logging.INFO if self.training.rank == 0 else None
         return Note(kind="end", step=self.step, wall_time=self._wall_clock(), text=text, fields=fields, level=level)
-
-    # ------------------------------------------------------------------ steps
 
     def finish_step(self) -> None:
         """Reads the step that has ended last, though no other begins."""

@@ -32,14 +32,7 @@ _LEAST_FOR_LONE: Final = 20
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """One proposed limit.
-
-    Attributes:
-        name: Metric.
-        way: Whether it warns above or below.
-        value: The limit.
-        reason: Where it comes from, in one line.
-    """
+    """One proposed limit of a metric, where it comes from in one line, and whether it warns above or below it."""
 
     name: str
     way: Way
@@ -48,15 +41,9 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 class Suggestion(msgspec.Struct, frozen=True):
-    """What a journal says.
+    """What a journal says: limits, how many steps of the beginning were left out, and what its run was.
 
-    Attributes:
-        limits: One for each metric that has a bad way.
-        warn_after_steps: Steps of the beginning that were left out.
-        samples: How many samples there were.
-        last_step: Step of the last sample.
-        run: Project and run, as the journal names them.
-        doubts: What makes one doubt that the run was healthy.
+    `doubts` are what makes one doubt that the run was healthy.
     """
 
     limits: list[Limit]

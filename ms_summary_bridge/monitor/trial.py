@@ -70,7 +70,7 @@ def try_config(config: MonitorConfig) -> TrialReport:
         os.mkdir(directory)
         section = Path(scratch, "config.json")
         section.write_bytes(msgspec.json.encode(_redirect(config.raw, directory)))
-        said = _train(scratch, str(section))
+        output = _train(scratch, str(section))
         files = {
             os.path.relpath(path, directory): path.stat().st_size
             for path in sorted(Path(directory).rglob("*"))
@@ -78,10 +78,10 @@ def try_config(config: MonitorConfig) -> TrialReport:
         }
         scalars = _read_scalars(directory)
         alarms = _find_alarms(config, Path(scratch, _OUTCOMES), files)
-        said = said.replace(directory, config.save_dir)
+        output = output.replace(directory, config.save_dir)
     missing = _find_missing(config, files, scalars)
     missing += [f"alarms through {title}: {problem}" for title, problem in alarms.items() if problem]
-    return TrialReport([line for line in said.splitlines() if line.strip()], files, scalars, alarms, missing)
+    return TrialReport([line for line in output.splitlines() if line.strip()], files, scalars, alarms, missing)
 
 
 def _redirect(raw: Mapping[str, Any], directory: str) -> dict[str, Any]:
@@ -121,15 +121,15 @@ def _train(scratch: str, section: str) -> str:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    said = out.read_text(encoding="utf-8", errors="replace")
-    complaint = err.read_text(encoding="utf-8", errors="replace")
+    output = out.read_text(encoding="utf-8", errors="replace")
+    errors = err.read_text(encoding="utf-8", errors="replace")
     if code == 2:
-        raise ConfigError([line for line in complaint.splitlines() if not line.startswith("[")] or ["$: is refused"])
+        raise ConfigError([line for line in errors.splitlines() if not line.startswith("[")] or ["$: is refused"])
     if code is None:
-        raise BridgeError(f"the three steps were not done in {_LONGEST_SECS:.0f} seconds:\n{complaint[-_SHOWN:]}")
+        raise BridgeError(f"the three steps were not done in {_LONGEST_SECS:.0f} seconds:\n{errors[-_SHOWN:]}")
     if code != 0:
-        raise BridgeError(f"the training of three steps ended with {code}:\n{complaint[-_SHOWN:]}")
-    return said
+        raise BridgeError(f"the training of three steps ended with {code}:\n{errors[-_SHOWN:]}")
+    return output
 
 
 def _read_scalars(directory: str) -> dict[str, dict[str, int]]:
@@ -147,15 +147,15 @@ def _find_alarms(config: MonitorConfig, outcomes: Path, files: Mapping[str, int]
     if config.callback.type not in OWN_TYPES:
         return {}
     content = outcomes.read_bytes() if outcomes.exists() else b"[]"
-    told: dict[str, str] = {}
+    problems: dict[str, str] = {}
     for name, problem in msgspec.json.decode(content, type=list[tuple[str, str]]):
-        told[name] = told.get(name) or problem
+        problems[name] = problems.get(name) or problem
     found: dict[str, str] = {}
     actions = list_actions(config)
     for action in actions:
         name = name_action(action, actions)
         if action.kind in OUTSIDE:
-            problem = told.get(name, "it was not over before the end")
+            problem = problems.get(name, "it was not over before the end")
         elif action.kind in _TRACES and not any(_TRACES[action.kind] in name for name in files):
             problem = "it has left no file"
         else:

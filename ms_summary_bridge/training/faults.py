@@ -42,10 +42,15 @@ class Faults:
     """
 
     def __init__(self, name: str) -> None:
+        self._name = name
         self._once = Once(lambda message: _LOG.warning("%s: %s", name, message))
         self.is_forked = False
         """Whether this is a copy in a forked child, a data worker perhaps, which is to record nothing."""
         _ALL.add(self)
+
+    def __reduce__(self) -> tuple[type[Faults], tuple[str]]:
+        """A copy says everything anew."""
+        return Faults, (self._name,)
 
     def warn(self, kind: str, message: str) -> None:
         """Logs a message, unless one of its kind was logged before."""

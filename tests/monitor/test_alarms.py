@@ -152,8 +152,8 @@ def test_an_overload_that_lasts_stops_the_training(tmp_path: Path, monkeypatch: 
     class Sampler:
         heat = 99.0
 
-        def latest(self) -> tuple[DeviceReading, float]:
-            return DeviceReading(temperature=self.heat), 0.0
+        def latest(self) -> DeviceReading:
+            return DeviceReading(temperature=self.heat)
 
     sampler = Sampler()
     monkeypatch.setattr(_SAMPLERS, "_users", {("npu-smi", 0): (sampler, 1)})
@@ -180,8 +180,8 @@ def test_an_overload_that_lasts_stops_the_training(tmp_path: Path, monkeypatch: 
 
 def test_a_leak_of_device_memory_is_measured_by_what_the_device_has(monkeypatch: pytest.MonkeyPatch) -> None:
     class Sampler:
-        def latest(self) -> tuple[DeviceReading, float]:
-            return DeviceReading(memory_used=1.0, memory_total=32_768.0), 0.0
+        def latest(self) -> DeviceReading:
+            return DeviceReading(memory_used=1.0, memory_total=32_768.0)
 
     monkeypatch.setattr(_SAMPLERS, "_users", {("npu-smi", 0): (Sampler(), 1)})
     notes: list[Any] = []

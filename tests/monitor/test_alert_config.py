@@ -95,7 +95,9 @@ def test_what_a_rule_is_told_to_look_at_is_measured() -> None:
 
     assert measured({}) == {"loss"}
     assert measured({"alerts": [{"rule": "threshold", "metric": "learning_rate", "above": 1}]}) == {"loss", "lr"}
-    assert measured({"alerts": [{"rule": "overload", "memory": 60000}]}) == {"loss", "temperature", "npu_memory"}
+    assert measured({"alerts": [{"rule": "overload", "memory": 60000}]}) == {"loss", "temperature"}, (
+        "of a GPU it is another"
+    )
     assert measured({"alerts": [{"rule": "memory_trend", "limit": 60000}]}) == {"loss", "memory_usage"}
     assert measured({"alerts": [{"rule": "spike", "factor": 20}]}) == {"loss"}
 

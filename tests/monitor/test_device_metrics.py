@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 import types
 from pathlib import Path
 
@@ -293,7 +292,7 @@ class TestSampler:
         try:
             assert sampler.wait(30)
             now[0] = 107.5
-            assert sampler.latest() == (reading(1, 2, 3, 4, 5), 7.5)
+            assert sampler.latest() == reading(1, 2, 3, 4, 5)
             now[0] = 100.0 + 61
             assert sampler.latest() is None, "it says nothing of now"
         finally:
@@ -470,6 +469,16 @@ class TestMetrics:
             assert 10 < got < 10_000
 
 
+def train_with_device(engine: Engine) -> None:
+    """Trains four steps of 40 s, once the device's tool has answered."""
+    ((sampler, _),) = _SAMPLERS._users.values()
+    assert sampler.wait(30)
+    for step in range(1, 5):
+        engine.step(step, 40.0)
+        engine.recorder.flush()
+    engine.end()
+
+
 class TestRules:
     """What a rule looks at is measured on the device, though no metric names it."""
 
@@ -477,19 +486,55 @@ class TestRules:
         write_program(npu_smi, {"info": ATLAS_800.replace("101.8       43 ", "101.8       99 ")})
         place = ProcessRank(device="Ascend", device_id=0, host="node")
         engine = Engine(tmp_path, place, interval=0, metrics=["loss"]).begin()
-        ((sampler, _),) = _SAMPLERS._users.values()
-        assert sampler.wait(30)
-        for step in range(1, 5):
-            engine.step(step, 40.0)
-            engine.recorder.flush()
-            sampler._last = (time.monotonic(), sampler._last[1]) if sampler._last else None
-        engine.end()
+        train_with_device(engine)
         values = engine.samples()[-1]["values"]
         assert (values["temperature"], values["npu_memory"]) == (99, 33118)
         assert values["host_memory"] > 10
         (alert,) = (line for line in engine.lines("alert"))
         assert (alert["rule"], alert["metric"]) == ("overload", "temperature")
         assert not any("for overload" in record.getMessage() for record in caplog.records)
+
+    @pytest.mark.parametrize(
+        ("bounds", "metric", "value"),
+        [
+            ({"memory": 3000}, "gpu_memory", 3072),
+            ({"utilization": 95}, "gpu_utilization", 97),
+            ({"temperature": 60}, "temperature", 66),
+        ],
+    )
+    def test_the_overload_of_a_gpu(
+        self, bounds: dict[str, float], metric: str, value: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        """What NVML says of the card reaches the rule, and its alarm the journal."""
+        monkeypatch.setitem(sys.modules, "pynvml", make_pynvml())
+        monkeypatch.setenv("PATH", "/nonexistent")  # where npu-smi would be
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        place = ProcessRank(device="GPU", device_id=1, host="node")
+        rule = {"rule": "overload", **bounds}
+        engine = Engine(tmp_path, place, interval=0, metrics=["loss"], alerts=[rule]).begin()
+        train_with_device(engine)
+        values = engine.samples()[-1]["values"]
+        assert values[metric] == value
+        assert not [name for name in values if name.startswith("npu_")]
+        (alert,) = engine.lines("alert")
+        assert (alert["rule"], alert["metric"], alert["value"]) == ("overload", metric, value)
+        assert (alert["bound"], alert["step"], alert["since_step"]) == (*bounds.values(), 3, 1)
+
+    @pytest.mark.parametrize("missing", ["nvmlDeviceGetUtilizationRates", "nvmlDeviceGetMemoryInfo"])
+    def test_a_figure_that_a_gpu_does_not_give_is_named(
+        self, missing: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A MIG slice has no utilization."""
+        monkeypatch.setitem(sys.modules, "pynvml", make_pynvml(**{missing: refuse}))
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        rule = {"rule": "overload", "memory": 3000, "utilization": 95, "secs": 0}
+        place = ProcessRank(device="GPU", device_id=1, host="node")
+        engine = Engine(tmp_path, place, interval=0, metrics=["loss"], alerts=[rule]).begin()
+        train_with_device(engine)
+        given, lacking = ("gpu_memory", "gpu_utilization")[:: 1 if "Utilization" in missing else -1]
+        assert {line["metric"] for line in engine.lines("alert")} == {given}
+        (said,) = (text for text in (r.getMessage() for r in caplog.records) if "no number comes for" in text)
+        assert f"no number comes for {lacking}: pip install nvidia-ml-py" in said
 
     def test_no_npu_smi_is_told_with_the_rule(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 import signal
 import threading
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +19,25 @@ from ms_summary_bridge.errors import UsageError
 from ms_summary_bridge.monitor import Metric, Monitor, load_config, register_metric
 from ms_summary_bridge.monitor.metrics import make_metric
 from ms_summary_bridge.monitor.model.metric_names import METRICS
-from ms_summary_bridge.monitor.model.sample import Sample
 from ms_summary_bridge.monitor.recorder import interval_secs
 from ms_summary_bridge.monitor.steps import end_summary
 from ms_summary_bridge.monitor.steps.call_queue import Patience
-from ms_summary_bridge.monitor.steps.known_facts import known_facts
+from ms_summary_bridge.monitor.steps.training_facts import find_facts
 from ms_summary_bridge.training.distributed import ProcessRank, find_process_rank
 from ms_summary_bridge.training.facts import StepFacts, Window
 from ms_summary_bridge.training.parameters import TrainingParameters, complete_facts
 from ms_summary_bridge.training.step_clock import describe
 from tests.bridge_scripts.runs import wait_until
 from tests.monitor_run import Engine, strict_lines, values_of
+
+
+@pytest.fixture(autouse=True)
+def metrics_of_the_users() -> Iterator[None]:
+    """Forgets what a test registers: other tests look at all names that there are."""
+    before = dict(METRICS)
+    yield
+    METRICS.clear()
+    METRICS.update(before)
 
 
 def test_every_metric_that_a_configuration_can_name_can_be_made() -> None:
@@ -130,8 +140,8 @@ SUMMED = {"micro_batch_num": 2, "micro_batch_interleave_num": 3, "gradient_accum
 def test_what_the_loss_is_a_sum_over(told: dict[str, Any], divisor: int) -> None:
     """As MindFormers' own MFLossMonitor divides it, whether the configuration or the framework says so."""
     given = {**SUMMED, **told}
-    assert known_facts(TrainingParameters({}), load_config(given), {}).loss_divisor == divisor
-    assert known_facts(TrainingParameters({}), load_config({}), given).loss_divisor == divisor
+    assert find_facts(TrainingParameters({}), load_config(given), {}).loss_divisor == divisor
+    assert find_facts(TrainingParameters({}), load_config({}), given).loss_divisor == divisor
 
 
 FROM_ZERO = {"epoch_num": 2, "batch_num": 3, "cur_epoch_num": 3, "cur_step_num": 1}
@@ -153,7 +163,7 @@ def test_place_and_time_left_of_a_training_that_was_resumed(
     """By MindSpore's `initial_epoch`, by MindFormers, and of one that the monitor meets in its middle."""
     parameters = TrainingParameters(said)
     engine = Engine(tmp_path, interval=0, metrics=["loss"], auto_print=True)
-    facts = known_facts(parameters, engine.recorder.config, options)
+    facts = find_facts(parameters, engine.recorder.config, options)
     engine.recorder.begin(facts)
     complete_facts(engine.recorder.training, parameters)
     for step in (first, first + 1):
@@ -211,9 +221,6 @@ def test_the_update_ratio_compares_two_steps_in_a_row(tmp_path: Path) -> None:
 def test_metrics_of_the_users_own(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("twice_the_loss", "where", "broken", "wordy"):  # other tests look at all names that there are
-        monkeypatch.setitem(METRICS, name, METRICS["loss"])
-        monkeypatch.delitem(METRICS, name)
     names = []
 
     @register_metric("twice_the_loss", meaning="for the test", bad="above")
@@ -274,8 +281,6 @@ def test_steps_are_sampled_while_the_training_does_nothing_more(tmp_path: Path) 
 def test_a_metric_that_does_not_return_holds_up_no_step(
     loss: float, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(METRICS, "waiting", METRICS["loss"])
-    monkeypatch.delitem(METRICS, "waiting")
     entered, gate = threading.Event(), threading.Event()
 
     @register_metric("waiting")
@@ -306,8 +311,6 @@ def test_a_metric_that_does_not_return_holds_up_no_step(
 def test_steps_that_a_metric_holds_up_for_ever_are_counted(
     at_end: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(METRICS, "waiting", METRICS["loss"])
-    monkeypatch.delitem(METRICS, "waiting")
     entered, gate = threading.Event(), threading.Event()
 
     @register_metric("waiting")
@@ -335,7 +338,7 @@ def test_steps_that_a_metric_holds_up_for_ever_are_counted(
             engine.step(step, 5.0)
     engine.recorder.end()
     gate.set()
-    engine.recorder._writer.close(60)
+    wait_until(lambda: engine.lines("end"))
     said = [record.getMessage() for record in caplog.records if "steps are left out" in record.getMessage()]
     assert sum(int(text.split(": ")[2].split()[0]) for text in said) == engine.recorder.queue.dropped
     (end,) = engine.lines("end")
@@ -351,8 +354,6 @@ def test_steps_that_a_metric_holds_up_for_ever_are_counted(
 def test_what_only_the_training_thread_may_measure_is_left_to_it(
     at_once: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(METRICS, "bound", METRICS["loss"])
-    monkeypatch.delitem(METRICS, "bound")
     threads: list[threading.Thread] = []
 
     class Observed(Metric):
@@ -379,7 +380,7 @@ def test_what_only_the_training_thread_may_measure_is_left_to_it(
         other.join()
         engine.recorder.queue.settle()
 
-    engine.recorder.tap._settle = settle
+    engine.recorder.tap.settle = settle
     for step in (1, 2, 3):
         engine.step(step)
     engine.end()
@@ -391,8 +392,6 @@ def test_what_only_the_training_thread_may_measure_is_left_to_it(
 def test_a_signal_that_ends_the_training_while_steps_are_looked_at(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(METRICS, "signalled", METRICS["loss"])
-    monkeypatch.delitem(METRICS, "signalled")
 
     @register_metric("signalled")
     class Signalled(Metric):
@@ -416,8 +415,6 @@ def test_a_signal_that_ends_the_training_while_steps_are_looked_at(
 
 
 def test_a_flush_says_whether_all_steps_are_in_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(METRICS, "waiting", METRICS["loss"])
-    monkeypatch.delitem(METRICS, "waiting")
     entered, gate = threading.Event(), threading.Event()
 
     @register_metric("waiting")
@@ -788,27 +785,19 @@ def test_a_variable_in_save_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert (tmp_path / "x" / "default" / "run" / "rank_0" / "metrics.jsonl").exists()
 
 
-def test_the_time_that_is_left_counts_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_that_is_left_counts_evaluations(tmp_path: Path) -> None:
     """Steps of 1 s, 10 in each of 3 epochs, and 20 s of evaluation behind each epoch."""
-    engine = Engine(tmp_path, interval=0, metrics=["loss"])
-    engine.begin(epochs=3, steps_per_epoch=10)
-    left: dict[int, float | None] = {}
-    put = engine.recorder._sampling._put
-
-    def note(item: Any) -> None:
-        if isinstance(item, Sample):
-            left[item.step] = item.secs_left
-        put(item)
-
-    monkeypatch.setattr(engine.recorder._sampling, "_put", note)
+    engine = Engine(tmp_path, interval=0, metrics=["loss"], auto_print=True).begin(epochs=3, steps_per_epoch=10)
     for step in range(1, 31):
         engine.step(step)
         if step % 10 == 0:
             with engine.recorder.spending("evaluation"):
                 engine.clock.now += 20.0
     engine.end()
-    assert left[10] == 20.0, "nobody knows of evaluations yet"
-    assert left[11] == pytest.approx(19 + 40)
-    assert left[20] == pytest.approx(10 + 40), "the second one comes behind this step"
-    assert left[21] == pytest.approx(9 + 20)
-    assert left[30] == pytest.approx(20)
+    log = (engine.directory / "rank_0" / "monitor.log").read_text()
+    left = dict(enumerate(re.findall(r"ETA: ([\d:]+)", log), start=2))  # the first step compiles
+    assert left[10] == "0:00:20", "nobody knows of evaluations yet"
+    assert left[11] == "0:00:59", "19 steps and two evaluations"
+    assert left[20] == "0:00:50", "the second one comes behind this step"
+    assert left[21] == "0:00:29"
+    assert left[30] == "0:00:20"

@@ -310,7 +310,7 @@ def test_a_directory_that_cannot_be_made(tmp_path: Path, caplog: pytest.LogCaptu
     assert len(said) == len(set(said))
 
 
-def test_a_forked_child_writes_nothing(tmp_path: Path) -> None:
+def test_a_forked_child_writes_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     script = f"""
 import os
 from ms_summary_bridge.monitor import Monitor
@@ -319,13 +319,41 @@ with Monitor(section) as monitor:
     monitor.step(loss=1.0)
     child = os.fork()
     monitor.step(loss=2.0)
+    monitor.step(loss=3.0)
 if child:
     assert os.waitpid(child, 0)[1] == 0
 """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     subprocess.run([sys.executable, "-c", script], env=environment, check=True, timeout=60, stdout=subprocess.DEVNULL)
     lines = strict_lines(tmp_path / "default" / "run" / "rank_0")
-    assert [line["kind"] for line in lines] == ["header", "sample", "sample", "end"]
+    assert [line["kind"] for line in lines] == ["header", "sample", "sample", "sample", "end"]
+    assert capfd.readouterr().err.count("was forked within a training") == 1, "in the child, which would lose them"
+
+
+def test_a_monitor_made_before_a_fork_records_in_the_child_that_trains(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = f"""
+import os, time
+from ms_summary_bridge.monitor import Monitor
+section = {{"interval": 0, "backend": ["local"], "save_dir": {str(tmp_path)!r}, "run_id": "run", "metrics": ["loss"]}}
+monitor = Monitor({{**section, "watchdog": {{"compile_limit": 2, "floor": 2}}}})
+child = os.fork()
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+else:
+    with monitor:
+        for _ in range(8):
+            monitor.step(loss=1.0)
+            time.sleep(0.5)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True, timeout=60)
+    directory = tmp_path / "default" / "run" / "rank_0"
+    lines = strict_lines(directory)
+    assert [line["kind"] for line in lines] == ["header", *8 * ["sample"], "end"]
+    assert not list(directory.glob("hang*")), "the parent waits, and does not hang"
+    assert "WARNING" not in capfd.readouterr().err
 
 
 # ------------------------------------------------------------------ several ranks

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.bridge_scripts.runs import Scenarios, boards, msrun, output_of, series, summaries
+from ms_summary_bridge.events import Summary
+from tests.bridge_scripts.runs import Scenarios, boards, events, msrun, output_of, series, summaries
 from tests.conftest import ROOT, TESTS, MindInsightServer, TensorBoardServer
 from tests.monitor_run import strict_lines, values_of
 
@@ -162,7 +163,7 @@ def test_a_class_of_the_users_own(scenarios: Scenarios) -> None:
     answer = scenarios.returned("own_class")
     assert answer["config"] == {"type": "TheirMonitor", "params": {"anything": 1}}
     assert answer["dotted"] == ["AtStep"]
-    assert "known: MindSporeTransformersMonitor, TheirMonitor" in answer["unknown"]
+    assert "registered: MindSporeTransformersMonitor, TheirMonitor" in answer["unknown"]
     assert answer["defines"] == [], "model.fit refuses callbacks that define these"
 
 
@@ -306,8 +307,21 @@ def test_the_loss_monitor_is_hinted_at_or_silenced(scenarios: Scenarios) -> None
 
 def test_a_forked_child_does_nothing(scenarios: Scenarios) -> None:
     answer = scenarios.returned("forked")
-    assert answer["codes"] == [10, 10, 10], "nothing was polled there"
+    assert answer["codes"] == [10, 10, 10], "nothing was polled there, and once it was said that nothing is recorded"
     assert [line["step"] for line in samples(answer["lines"])] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("mode", ["forked", "daemon", "spawned"])
+def test_a_training_in_another_process_than_the_monitor_was_made_in_is_recorded(tmp_path: Path, mode: str) -> None:
+    run_script(tmp_path, PYTHON, "forks.py", mode, str(tmp_path))
+    run = tmp_path / "default" / "run"
+    lines = strict_lines(run / "rank_0")
+    steps = [line["step"] for line in samples(lines)]
+    assert (lines[0]["kind"], steps, lines[-1]["kind"], lines[-1]["reason"]) == ("header", [1, 2, 3], "end", "")
+    assert series(boards(run / "summary"), "monitor/loss").steps == [1, 2, 3]
+    assert series(summaries(run / "summary"), "monitor/loss").steps == [1, 2, 3]
+    assert [path.name for path in (run / "checkpoints").glob("*.ckpt")] == ["checkpoint_step_3.ckpt"]
+    assert [line["kind"] for line in lines if line["kind"] in ("alert", "warning")] == []
 
 
 def test_a_fault_of_ours_is_one_warning_and_one_of_the_users_ends_the_training(scenarios: Scenarios) -> None:
@@ -324,6 +338,31 @@ def test_one_monitor_for_two_trainings(scenarios: Scenarios) -> None:
     assert [line["kind"] for line in lines] == ["header", "sample", "sample", "sample", "end"] * 2
     assert [line["step"] for line in samples(lines)] == [1, 2, 3] * 2
     assert [line["is_first"] for line in samples(lines)] == [True, False, False] * 2
+
+
+def test_a_second_training_goes_on_behind_the_first_for_the_viewers(scenarios: Scenarios) -> None:
+    """As the bridge's own steps do, and at the same ones where there is a bridge. The journal has them as they are."""
+    directory = scenarios.directory("twice_for_viewers")
+    own = directory / "own" / "default" / "run"
+    for files in (boards(own / "summary"), summaries(own / "summary")):
+        assert series(files, "monitor/loss").steps == [1, 2, 3, 4, 5]
+    found = [event for path in boards(own / "summary") for event in events(path) if isinstance(event.content, Summary)]
+    assert [event.step for event in found if event.content.values[0].tag == "monitor/end"] == [3, 5]
+    assert [line["step"] for line in samples(strict_lines(own / "rank_0"))] == [1, 2, 3, 1, 2]
+    bridge = directory / "bridge"
+    assert series(boards(bridge), "loss/auto").steps == list(range(1, 10))
+    assert numbers(boards(bridge), "monitor/loss") == {
+        step: loss for step, loss in numbers(boards(bridge), "loss/auto").items() if step > 4
+    }
+    said = [line for line in scenarios.log("twice_for_viewers") if "counts its steps from 1 again" in line]
+    assert ["monitor: " in line for line in said] == [True, False], "who has files of his own says so, and once"
+    assert "behind step 3 of the one before" in said[0]
+
+
+def test_a_copy_records_like_the_one_it_was_made_of(scenarios: Scenarios) -> None:
+    lines = scenarios.returned("copies")
+    assert [line["step"] for line in samples(lines["callback"])] == [1, *3 * [1, 2]]
+    assert [line["kind"] for line in lines["loop"]] == ["header", "sample", "end"]
 
 
 def test_what_gets_no_number_is_named_once_with_what_it_takes(scenarios: Scenarios) -> None:

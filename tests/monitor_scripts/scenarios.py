@@ -10,8 +10,11 @@ function here; tests/monitor/test_monitor_training.py says what must be true of 
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
+import logging
 import os
+import pickle
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -338,10 +341,13 @@ def forked(directory: Path) -> Any:
         child = os.fork()
         if not child:
             polled.clear()
+            said: list[Any] = []
+            logging.getLogger("ms_summary_bridge").addFilter(lambda record: bool(said.append(record.getMessage())))
             context = RunContext({"cur_step_num": step, "cur_epoch_num": 1, "net_outputs": 0.5})
-            monitor.on_train_step_begin(context)
-            monitor.on_train_step_end(context)
-            os._exit(10 + len(polled))
+            for _ in range(2):
+                monitor.on_train_step_begin(context)
+                monitor.on_train_step_end(context)
+            os._exit(10 * sum("was forked within a training" in line for line in said) + len(polled))
         codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
     train(vector_model(), 3, AtStep(fork), monitor)
@@ -380,6 +386,32 @@ def twice(directory: Path) -> Any:
     for _ in range(2):
         train(vector_model(), 3, monitor)
     return lines(directory)
+
+
+@scenario
+def twice_for_viewers(directory: Path) -> None:
+    """One monitor for two trainings with files of its own, and beside a bridge that has seen one before."""
+    viewers = {"backend": ["tensorboard", "mindinsight"], "tags": {"dataset": "v3"}, "metrics": ["loss"]}
+    monitor = MindSporeTransformersMonitor(section(directory / "own", **viewers))
+    for steps in (3, 2):
+        train(vector_model(), steps, monitor)
+    bridge = SummaryBridge(str(directory / "bridge"), collect_freq=1)
+    monitor = MindSporeTransformersMonitor(section(directory / "beside", **viewers))
+    train(vector_model(), 4, bridge)
+    train(vector_model(), 3, bridge, monitor)
+    train(vector_model(), 2, monitor, bridge)
+
+
+@scenario
+def copies(directory: Path) -> Any:
+    """Copies of a monitor that has trained, and of one for a loop of one's own."""
+    monitor = MindSporeTransformersMonitor(section(directory / "callback", metrics=["loss"]))
+    train(vector_model(), 1, monitor)
+    for copied in (copy.copy(monitor), copy.deepcopy(monitor), pickle.loads(pickle.dumps(monitor))):
+        train(vector_model(), 2, copied)
+    with pickle.loads(pickle.dumps(Monitor(section(directory / "loop"), parameters=[1.0]))) as loop:
+        loop.step(loss=1.0)
+    return {name: lines(directory / name) for name in ("callback", "loop")}
 
 
 @scenario

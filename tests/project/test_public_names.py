@@ -85,17 +85,17 @@ def test_view_needs_a_directory_alone_and_the_log_tells_the_address(
 
 
 LISTS = """
-import ms_summary_bridge
-before = ms_summary_bridge.__all__
-from ms_summary_bridge import *
+import {0} as package
+before = package.__all__
+from {0} import *
 print(*sorted(name for name in before if name not in globals()))
 print(*before)
-print(*dir(ms_summary_bridge))
+print(*dir(package))
 """
 
 
 def test_star_import_gives_all_but_the_callbacks_without_mindspore() -> None:
-    missing, shown, listed = run_python(LISTS, hide=True).splitlines()
+    missing, shown, listed = run_python(LISTS.format("ms_summary_bridge"), hide=True).splitlines()
     assert missing == ""
     assert sorted(shown.split()) == listed.split()  # dir() sorts
     assert set(shown.split()) == set(ms_summary_bridge.__all__) - CALLBACKS
@@ -104,10 +104,19 @@ def test_star_import_gives_all_but_the_callbacks_without_mindspore() -> None:
 
 @pytest.mark.mindspore
 def test_star_import_gives_all_with_mindspore() -> None:
-    missing, shown, _ = run_python(LISTS, hide=False).splitlines()
+    missing, shown, _ = run_python(LISTS.format("ms_summary_bridge"), hide=False).splitlines()
     assert missing == ""
     assert set(shown.split()) >= CALLBACKS
     assert len(shown.split()) == 40
+
+
+@pytest.mark.parametrize("hide", [True, pytest.param(False, marks=pytest.mark.mindspore)])
+def test_star_import_of_the_monitor(hide: bool) -> None:
+    missing, shown, listed = run_python(LISTS.format("ms_summary_bridge.monitor"), hide=hide).splitlines()
+    assert missing == ""
+    assert sorted(shown.split()) == listed.split()
+    assert ("MindSporeTransformersMonitor" in shown.split()) != hide
+    assert {"Monitor", "build_monitor_callbacks", "load_config", "register_metric"} < set(shown.split())
 
 
 @pytest.mark.parametrize("hide", [True, pytest.param(False, marks=pytest.mark.mindspore)])
@@ -132,28 +141,29 @@ def test_every_struct_has_a_signature() -> None:
 # Each way to ask for a callback; all of them must say what to install, and none may hide it.
 ASK = """
 import ms_summary_bridge
+import {0} as package
 from ms_summary_bridge import BridgeError, MissingDependencyError
 
-def from_import(name): exec(f"from ms_summary_bridge import {name}")
-def plain(name): return getattr(ms_summary_bridge, name)
-def with_default(name): return getattr(ms_summary_bridge, name, None)
-def asked(name): return hasattr(ms_summary_bridge, name)
+def from_import(name): exec(f"from {0} import {{name}}")
+def plain(name): return getattr(package, name)
+def with_default(name): return getattr(package, name, None)
+def asked(name): return hasattr(package, name)
 
 for ask in (from_import, plain, with_default, asked):
-    for name in %r:
+    for name in {1!r}:
         try:
             answer = ask(name)
         except ImportError as error:
             assert isinstance(error, MissingDependencyError) and not isinstance(error, AttributeError), repr(error)
-            assert str(error).startswith(f"{name} needs MindSpore"), error
+            assert str(error).startswith(f"{{name}} needs MindSpore"), error
             assert "pip install 'ms_summary_bridge[mindspore]'" in str(error), error
             assert isinstance(error.__cause__, ModuleNotFoundError)
         else:
-            raise SystemExit(f"{ask.__name__}({name}) gave {answer!r}")
-assert not hasattr(ms_summary_bridge, "no_such_name")
-assert getattr(ms_summary_bridge, "no_such_name", 5) == 5
+            raise SystemExit(f"{{ask.__name__}}({{name}}) gave {{answer!r}}")
+assert not hasattr(package, "no_such_name")
+assert getattr(package, "no_such_name", 5) == 5
 try:
-    from ms_summary_bridge import no_such_name
+    from {0} import no_such_name
 except ImportError as error:
     assert not isinstance(error, BridgeError)
 else:
@@ -161,8 +171,23 @@ else:
 """
 
 
-def test_asking_for_a_callback_without_mindspore_says_what_to_install() -> None:
-    run_python(ASK % sorted(CALLBACKS), hide=True)
+@pytest.mark.parametrize(
+    ("package", "names"),
+    [("ms_summary_bridge", sorted(CALLBACKS)), ("ms_summary_bridge.monitor", ["MindSporeTransformersMonitor"])],
+)
+def test_asking_for_a_callback_without_mindspore_says_what_to_install(package: str, names: list[str]) -> None:
+    run_python(ASK.format(package, names), hide=True)
+
+
+def test_to_build_the_monitor_without_mindspore_says_what_to_install() -> None:
+    program = """
+from ms_summary_bridge import MissingDependencyError, build_monitor_callbacks
+try:
+    build_monitor_callbacks({"backend": "local"})
+except MissingDependencyError as error:
+    print(error)
+"""
+    assert "pip install 'ms_summary_bridge[mindspore]'" in run_python(program, hide=True)
 
 
 def test_a_mindspore_that_is_broken_says_its_own_reason(tmp_path: Path) -> None:

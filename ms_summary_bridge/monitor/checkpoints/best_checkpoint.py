@@ -150,9 +150,13 @@ class SaveBestCheckpoint(Callback):
 
     # ------------------------------------------------------------------ called by MindSpore
 
-    @guarded
     def on_train_begin(self, run_context: Any) -> None:
         """Takes the directory, or one of its own beside it."""
+        self.faults.is_forked = False  # where a training begins it is recorded, whichever process made the callback
+        self._begin(run_context)
+
+    @guarded
+    def _begin(self, run_context: Any) -> None:
         parameters = TrainingParameters(run_context.original_args())
         self._others = [callback for callback in parameters.callbacks if callback is not self]
         self._network = weakref.ref(parameters.get("train_network"))

@@ -43,13 +43,7 @@ _SCALARS: Final = {  # what each kind of value looks like, and what it may begin
 
 
 class Document(NamedTuple):
-    """What a document holds.
-
-    Attributes:
-        data: dicts, lists, texts, numbers, booleans and None.
-        places: Where each value stands, by its path: `file.yaml, line 3`.
-        problems: Keys that are given twice, one line for each.
-    """
+    """What a document holds: plain values, where each of them stands by its path, and which keys are given twice."""
 
     data: Any
     places: dict[str, str]

@@ -27,15 +27,9 @@ __all__ = [
 
 
 class Field(NamedTuple):
-    """One key.
+    """One key: the attribute that it becomes, its type, and what it does in one line.
 
-    Attributes:
-        name: The attribute that it becomes.
-        kind: Its type.
-        meaning: What it does, in one line.
-        marks: What `keys.key` was told besides.
-        default: What it is where nobody says it, as a file holds it; None for nothing.
-        is_required: Whether it must be given.
+    `marks` are what `keys.key` was told besides, `default` is what it is where nobody says it, as a file holds it.
     """
 
     name: str

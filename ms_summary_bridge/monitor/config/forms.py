@@ -100,13 +100,13 @@ def _check_limits(walk: Walk, value: Any, path: str, marks: Marks) -> Any:
     limits: dict[str, Any] = {}
     for name, limit in given.items():
         inner = join_path(path, name)
-        known = _check_metric_name(walk, name, inner, marks)
-        if known is INVALID:
+        metric = _check_metric_name(walk, name, inner, marks)
+        if metric is INVALID:
             limits[name] = INVALID
-        elif known in limits:
-            limits[name] = walk.problems.add(inner, f"{known!r} has a limit already: {name!r} is another name of it")
+        elif metric in limits:
+            limits[name] = walk.problems.add(inner, f"{metric!r} has a limit already: {name!r} is another name of it")
         elif limit is not None:
-            limits[known] = _check_bounds(walk, known, limit, inner)
+            limits[metric] = _check_bounds(walk, metric, limit, inner)
     return INVALID if INVALID in limits.values() else limits
 
 
@@ -131,10 +131,10 @@ def _describe_limits(describe: Describe) -> dict[str, Any]:
     both = {**object_schema(describe_fields(read_fields(Bounds), describe)), "minProperties": 1}
     limits = {}
     for name in [*METRICS, *ALIASES]:
-        known = METRICS[ALIASES.get(name, name)]
-        forms = [both, {"type": "null"}] if known.bad is None else [number, both, {"type": "null"}]
-        way = "above or below as given" if known.bad is None else known.bad
-        limits[name] = {"anyOf": forms, "description": f"{known.meaning}; warns {way}"}
+        metric = METRICS[ALIASES.get(name, name)]
+        forms = [both, {"type": "null"}] if metric.bad is None else [number, both, {"type": "null"}]
+        way = "above or below as given" if metric.bad is None else metric.bad
+        limits[name] = {"anyOf": forms, "description": f"{metric.meaning}; warns {way}"}
     return object_schema(limits)
 
 
@@ -170,8 +170,8 @@ def _check_rule(walk: Walk, value: Any, path: str) -> Any:
     rule = given.pop("rule", None)
     if not isinstance(rule, str) or rule not in RULE_KEYS:
         hint = (rule is not None and nearest(rule, RULE_KEYS)) or f"; there are {', '.join(RULE_KEYS)}"
-        said = "must name a rule" if rule is None else f"there is no rule {str(rule)[:30]!r}"
-        return walk.problems.add(join_path(path, "rule"), said + hint)
+        problem = "must name a rule" if rule is None else f"there is no rule {str(rule)[:30]!r}"
+        return walk.problems.add(join_path(path, "rule"), problem + hint)
     values = walk.keys(_rule_fields(rule), given, path)
     if INVALID in values.values():
         return INVALID

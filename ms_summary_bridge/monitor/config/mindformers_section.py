@@ -22,25 +22,10 @@ BRIDGE_TYPE: Final = "SummaryBridgeMonitor"
 
 # What MindFormers takes in its monitor_config: class MonitorConfig of mindformers/tools/register/template.py, 1.9.0.
 _THEIR_KEYS: Final = {
-    "check_for_global_norm",
-    "device_local_loss_format",
-    "device_local_norm_format",
-    "dump_path",
-    "global_norm_spike_count_threshold",
-    "global_norm_spike_threshold",
-    "health_checkpoint",
-    "invert",
-    "local_loss_format",
-    "local_norm_format",
-    "max_attention_logit_format",
-    "monitor_on",
-    "optimizer_state_format",
-    "print_struct",
-    "stable_rank_config",
-    "step_interval",
-    "target",
-    "throughput_baseline",
-    "weight_state_format",
+    *("check_for_global_norm", "device_local_loss_format", "device_local_norm_format", "dump_path"),
+    *("global_norm_spike_count_threshold", "global_norm_spike_threshold", "health_checkpoint", "invert"),
+    *("local_loss_format", "local_norm_format", "max_attention_logit_format", "monitor_on", "optimizer_state_format"),
+    *("print_struct", "stable_rank_config", "step_interval", "target", "throughput_baseline", "weight_state_format"),
 }
 _THEIR_TOP_KEYS: Final = {"runner_config", "runner_wrapper", "train_dataset_task"}
 

@@ -22,8 +22,7 @@ _PLAIN_KEY: Final = re.compile(r"[\w-]+")
 class Problems:
     """Collects a text for each problem, with the place of the value it is about.
 
-    Args:
-        places: Where values stand, by path; a value that is not in it stands where the one around it does.
+    `places` are by path; a value that is not in it stands where the one around it does.
     """
 
     def __init__(self, places: Mapping[str, str] | None = None) -> None:

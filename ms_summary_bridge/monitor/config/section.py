@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Final
 
+from ms_summary_bridge.monitor.alarms.device_rules import find_twin
 from ms_summary_bridge.monitor.alarms.rules.rule import make_rule
 from ms_summary_bridge.monitor.config.fields import OWN_TYPES, PARAMS, SECTION, SHARED, read_fields
 from ms_summary_bridge.monitor.config.forms import FORMS
@@ -26,11 +27,7 @@ def make_walk(problems: Problems, *, expands: bool = True) -> Walk:
 def check_section(section: Any, path: str, problems: Problems, source: str) -> MonitorConfig:
     """Returns the configuration of a section; what it holds means something only if no problem was added.
 
-    Args:
-        section: Plain values; true for all defaults, false for no monitor.
-        path: Where the section is, for the problems.
-        problems: Where problems go.
-        source: File it came from, or `dict`.
+    A section is plain values, or true for all defaults, false for no monitor. It stands at `path` in the file `source`.
     """
     if isinstance(section, bool) or section is None:
         return MonitorConfig(enable=section is not False, source=source, raw={"enable": section is not False})
@@ -52,11 +49,11 @@ def check_section(section: Any, path: str, problems: Problems, source: str) -> M
         return MonitorConfig()
     values["alerts"] = _join_alerts(values.get("alerts", True))
     watched = [*values.get("warn_on_value", {}), *_find_watched(values["alerts"])]
-    known = values.get("metrics", MonitorConfig().metrics)
-    names = {metric.name for metric in known}
+    metrics = values.get("metrics", MonitorConfig().metrics)
+    names = {metric.name for metric in metrics}
     # What is watched must be measured.
     added = (MetricConfig(name=name) for name in dict.fromkeys(watched) if name not in names)
-    values["metrics"] = (*known, *added)
+    values["metrics"] = (*metrics, *added)
     warnings = {name: values.pop(name) for name in PARAMS if name in values}
     return MonitorConfig(
         callback=CallbackConfig(type=kind, params=params, **warnings), source=source, raw=section, **values
@@ -112,5 +109,6 @@ def _join_alerts(given: bool | tuple[tuple[str, AlertConfig | None], ...]) -> tu
 
 
 def _find_watched(alerts: tuple[AlertConfig, ...]) -> list[str]:
-    """Returns the metrics that rules with parameters of the user's look at."""
-    return [name for alert in alerts if alert.params for name in make_rule(alert.rule, alert.params).watched]
+    """Returns the metrics that rules with parameters of the user's look at, but those that depend on the device."""
+    rules = [make_rule(alert.rule, alert.params) for alert in alerts if alert.params]
+    return [name for rule in rules for name in rule.watched if find_twin(name) not in rule.metrics]

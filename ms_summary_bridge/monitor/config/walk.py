@@ -38,9 +38,8 @@ Describe: TypeAlias = Callable[[inspect.Type], dict[str, Any]]
 class Form(NamedTuple):
     """How a value is written that its type alone does not tell.
 
-    Attributes:
-        check: Takes a walk, the value, its path and the marks of its type; returns what a method of the walk does.
-        schema: Takes what describes types; returns the JSON schema of what `check` takes.
+    `check` takes the walk, the value, its path and the marks of its type, and returns what a method of the walk does;
+    `schema` takes what describes types, and returns the JSON schema of it.
     """
 
     check: Callable[[Walk, Any, str, Marks], Any]
@@ -50,10 +49,8 @@ class Form(NamedTuple):
 class Walk:
     """Checks values; each method returns the value in its one form, or `INVALID` after adding problems.
 
-    Args:
-        problems: Where problems go.
-        forms: What has a form of its own, by its mark `form` or its struct.
-        environ: Variables of the environment, for `${NAME}` in a text; None to leave these as they are.
+    `forms` are found by the mark `form` or by a struct. `environ` has the variables for `${NAME}` in a text; without it
+    these stay as they are.
     """
 
     def __init__(self, problems: Problems, forms: Mapping[Any, Form], environ: Mapping[str, str] | None) -> None:

@@ -5,31 +5,23 @@ Looks at mindspore only where the training has imported it.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
-from typing import ClassVar, Final, Literal
+from typing import Final, Literal
 
 from ms_summary_bridge.monitor.metrics import Metric, MetricValue
-from ms_summary_bridge.monitor.metrics.device_sampler import DeviceReading, DeviceSampler
+from ms_summary_bridge.monitor.metrics.device_sampler import DeviceSampler
 from ms_summary_bridge.monitor.metrics.gpu import Nvml
 from ms_summary_bridge.monitor.metrics.host import HostMemory
 from ms_summary_bridge.monitor.metrics.npu_smi import NpuSmi
 from ms_summary_bridge.training.facts import TrainingFacts, Window
 from ms_summary_bridge.training.measures import device_memory
 
-__all__ = [
-    "GpuMemory",
-    "GpuUtilization",
-    "MemoryUsage",
-    "NpuMemory",
-    "NpuPower",
-    "NpuUtilization",
-    "Temperature",
-    "memory_totals",
-]
-
+__all__ = ["DeviceFigure", "MemoryUsage", "memory_totals"]
 
 _Tool = Literal["npu-smi", "nvml"]
+_MEMORY: Final[dict[_Tool, str]] = {"npu-smi": "npu_memory", "nvml": "gpu_memory"}
 
 
 class MemoryUsage(Metric):
@@ -54,6 +46,10 @@ class _Samplers:
     """One sampler for each tool and device, however many metrics ask it, for as long as one of them does."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begins anew, in a forked child, which has neither the threads nor the holder of the lock."""
         self._lock = threading.Lock()
         self._users: dict[tuple[_Tool, int], tuple[DeviceSampler, int]] = {}
 
@@ -75,33 +71,29 @@ class _Samplers:
                 return
         sampler.close()
 
-    def readings(self) -> list[tuple[_Tool, DeviceReading]]:
+    def memory_totals(self) -> dict[str, float]:
         with self._lock:
-            samplers = [(key[0], sampler) for key, (sampler, _) in self._users.items()]
-        latest = [(tool, sampler.latest()) for tool, sampler in samplers]
-        return [(tool, reading[0]) for tool, reading in latest if reading is not None]
+            latest = [(_MEMORY[tool], sampler.latest()) for (tool, _), (sampler, _) in self._users.items()]
+        return {name: reading.memory_total for name, reading in latest if reading and reading.memory_total}
 
 
 _SAMPLERS: Final = _Samplers()
+os.register_at_fork(after_in_child=_SAMPLERS.forget)
 
 
 def memory_totals() -> dict[str, float]:
     """Returns all memory of the devices whose memory is measured, MiB by metric."""
-    totals: dict[str, float] = {}
-    for tool, reading in _SAMPLERS.readings():
-        if reading.memory_total:
-            totals["npu_memory" if tool == "npu-smi" else "gpu_memory"] = reading.memory_total
-    return totals
+    return _SAMPLERS.memory_totals()
 
 
-class _DeviceMetric(Metric):
-    """A figure that the device's tool gives. `sample` returns the last answer and never waits for one."""
+class DeviceFigure(Metric):
+    """A figure of DeviceReading, by a tool, or by the one of the training's device; `sample` never waits for it."""
 
     anywhere = True
-    figure: ClassVar[str]  # of DeviceReading
-    tool: ClassVar[_Tool | None] = "npu-smi"  # None: the one of the training's device
 
-    def __init__(self) -> None:
+    def __init__(self, figure: str, tool: _Tool | None = None) -> None:
+        self._figure = figure
+        self._tool = tool
         self._key: tuple[_Tool, int] | None = None
         self._sampler: DeviceSampler | None = None
         self._is_waiting = False  # at its end
@@ -109,7 +101,7 @@ class _DeviceMetric(Metric):
     def begin(self, training: TrainingFacts) -> None:
         """Begins to ask the tool."""
         self.close()
-        tool = self.tool or ("nvml" if training.device.upper().startswith("GPU") else "npu-smi")
+        tool = self._tool or ("nvml" if training.device.upper().startswith("GPU") else "npu-smi")
         self._key = (tool, training.device_id)
         self._sampler = _SAMPLERS.take(self._key)
         self._sampler.latest()
@@ -117,7 +109,7 @@ class _DeviceMetric(Metric):
     def sample(self, window: Window) -> MetricValue:
         """Returns the figure; None where the tool does not give it."""
         latest = None if self._sampler is None else self._sampler.latest()
-        figure: float | None = None if latest is None else getattr(latest[0], self.figure)
+        figure: float | None = None if latest is None else getattr(latest, self._figure)
         return figure
 
     def is_waiting(self) -> bool:
@@ -130,42 +122,3 @@ class _DeviceMetric(Metric):
         key, self._key, self._sampler = self._key, None, None  # first: a tool that is ended has not answered
         if key is not None:
             _SAMPLERS.give_back(key)
-
-
-class NpuUtilization(_DeviceMetric):
-    """How busy the AI cores are, per cent."""
-
-    figure = "utilization"
-
-
-class NpuMemory(_DeviceMetric):
-    """MiB of the NPU's memory that are in use, by whatever process."""
-
-    figure = "memory_used"
-
-
-class NpuPower(_DeviceMetric):
-    """Watt that the NPU takes."""
-
-    figure = "power"
-
-
-class Temperature(_DeviceMetric):
-    """Degrees Celsius of the device."""
-
-    figure = "temperature"
-    tool = None
-
-
-class GpuUtilization(_DeviceMetric):
-    """How busy the GPU is, per cent."""
-
-    figure = "utilization"
-    tool = "nvml"
-
-
-class GpuMemory(_DeviceMetric):
-    """MiB of the GPU's memory that are in use, by whatever process."""
-
-    figure = "memory_used"
-    tool = "nvml"

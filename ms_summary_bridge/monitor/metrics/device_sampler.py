@@ -21,11 +21,7 @@ _JOIN_SECS: Final = 2.0
 
 
 class DeviceError(BridgeError):
-    """A device's tool does not say how the device is.
-
-    Attributes:
-        is_final: Whether asking again is of no use: the tool is not there.
-    """
+    """A device's tool does not say how the device is; with `is_final` asking again is of no use."""
 
     def __init__(self, message: str, *, is_final: bool = False) -> None:
         super().__init__(message)
@@ -65,15 +61,9 @@ class DeviceSource(Protocol):
 
 
 class DeviceSampler:
-    """Keeps the last reading of a device.
+    """Keeps the last reading of a device, for the metrics `names`.
 
     That there is none is said once; the source is then asked again at growing intervals, without a word.
-
-    Args:
-        source: What is asked.
-        names: What the readings are for, to name it when there are none.
-        period_secs: Seconds between two questions.
-        clock: Monotonic seconds.
     """
 
     def __init__(
@@ -94,19 +84,18 @@ class DeviceSampler:
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def latest(self) -> tuple[DeviceReading, float] | None:
-        """Returns the last reading and its age in seconds, at once; the first call starts the thread.
+    def latest(self) -> DeviceReading | None:
+        """Returns the last reading, at once; the first call starts the thread.
 
         None before the first answer, and when the last one is so old that it says nothing of now.
         """
         if self._thread is None and not self._stopped.is_set():
             self._thread = threading.Thread(target=self._run, name="ms_summary_bridge device", daemon=True)
             self._thread.start()
-        last = self._last
-        if last is None:
+        if self._last is None:
             return None
-        age = max(0.0, self._clock() - last[0])
-        return (last[1], age) if age <= 3 * self._period_secs + 30 else None
+        answered, reading = self._last
+        return reading if self._clock() - answered <= 3 * self._period_secs + 30 else None
 
     def wait(self, timeout_secs: float) -> bool:
         """Waits until the source has answered or failed once; returns whether it has."""
@@ -124,9 +113,7 @@ class DeviceSampler:
         while not self._stopped.is_set():
             try:
                 reading = self._source.read()
-            except (
-                Exception
-            ) as error:  # a driver's module raises what it likes; no thread of ours ends with a traceback
+            except Exception as error:  # a driver's module raises what it likes; no thread ends with a traceback
                 if self._stopped.is_set():  # the source was closed: this is not its answer
                     return
                 if not self._is_said:

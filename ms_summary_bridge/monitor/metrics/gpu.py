@@ -18,11 +18,7 @@ _MIB: Final = 1 << 20
 
 
 class Nvml:
-    """Asks NVML about one GPU.
-
-    Args:
-        device_id: MindSpore's device id, counted among CUDA_VISIBLE_DEVICES where that is set.
-    """
+    """Asks NVML about one GPU, by MindSpore's device id, which is counted among CUDA_VISIBLE_DEVICES."""
 
     def __init__(self, device_id: int) -> None:
         visible = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]

@@ -1,4 +1,4 @@
-"""What the host says of this process: its memory, its rank."""
+"""What the host says of this process: its memory."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Final
 import psutil
 
 from ms_summary_bridge.monitor.metrics import Metric, MetricValue
-from ms_summary_bridge.training.facts import TrainingFacts, Window
+from ms_summary_bridge.training.facts import Window
 
-__all__ = ["GlobalRank", "HostMemory"]
+__all__ = ["HostMemory"]
 
 _MIB: Final = 1 << 20
 
@@ -33,20 +33,3 @@ class HostMemory(Metric):
             with contextlib.suppress(psutil.Error):  # it has ended meanwhile
                 total += child.memory_full_info().uss
         return float(total) / _MIB
-
-
-class GlobalRank(Metric):
-    """The rank of this process among all."""
-
-    anywhere = True
-
-    def __init__(self) -> None:
-        self._rank = 0
-
-    def begin(self, training: TrainingFacts) -> None:
-        """Takes the rank."""
-        self._rank = training.rank
-
-    def sample(self, window: Window) -> MetricValue:
-        """Returns the rank."""
-        return float(self._rank)

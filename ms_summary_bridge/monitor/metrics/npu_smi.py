@@ -37,20 +37,13 @@ _CELL: Final = re.compile(r"N/A|NA|-|(?P<number>\d+(?:\.\d+)?)(?:\s*/\s*(?P<tota
 
 # Names of the fields in lower case without blanks; the first that is there counts.
 _UTILIZATION: Final = ("aicoreusagerate(%)",)
-_MEMORY_RATE: Final = ("hbmusagerate(%)", "memoryusagerate(%)", "ddrusagerate(%)")
-_MEMORY_TOTAL: Final = ("hbmcapacity(mb)", "memorycapacity(mb)", "ddrcapacity(mb)")
+_MEMORY: Final = ("hbm", "memory", "ddr")  # of each kind there are a size and a rate
 _POWER: Final = ("npureal-timepower(w)", "powerdissipation(w)", "power(w)")
 _TEMPERATURE: Final = ("temperature(c)", "nputemperature(c)")
 
 
 class NpuSmi:
-    """Asks `npu-smi` about one chip.
-
-    Args:
-        device_id: MindSpore's device id.
-        program: The program to run, a name on PATH or a path.
-        timeout_secs: After this long it is killed.
-    """
+    """Asks `npu-smi` about one chip, by MindSpore's device id; it is killed after `timeout_secs`."""
 
     def __init__(self, device_id: int, program: str = "npu-smi", timeout_secs: float = _SECS) -> None:
         self._index = _visible_index(device_id)
@@ -131,8 +124,8 @@ class NpuSmi:
                 raise DeviceError(f"{shown} gave no answer in {self._timeout_secs:g} s and was killed") from None
         text = output[:_OUTPUT_BYTES].decode(errors="replace")
         if process.returncode:
-            said = " ".join(text.split())[:200]
-            raise DeviceError(f"{' '.join(command)} ended with {process.returncode}: {said}")
+            shown = " ".join(text.split())[:200]
+            raise DeviceError(f"{' '.join(command)} ended with {process.returncode}: {shown}")
         return text
 
 
@@ -153,11 +146,7 @@ def _visible_index(device_id: int) -> int:
 
 
 def parse_table(text: str) -> list[DeviceReading]:
-    """Reads the table of `npu-smi info`.
-
-    Returns:
-        One reading for each chip, in the table's order; empty when this is no such table.
-    """
+    """Reads the table of `npu-smi info`: each chip in its order; none when this is no such table."""
     chips: list[DeviceReading] = []
     headings: list[list[str]] = []  # of the first and of the second row of a chip
     rows: list[dict[str, tuple[float, float | None]]] = []
@@ -212,11 +201,7 @@ def _chip(columns: dict[str, tuple[float, float | None]]) -> DeviceReading:
 
 
 def parse_mapping(text: str) -> dict[int, tuple[int, int]]:
-    """Reads `npu-smi info -m`.
-
-    Returns:
-        Card and chip by the logic id, which is MindSpore's device id.
-    """
+    """Reads `npu-smi info -m`: card and chip by the logic id, which is MindSpore's device id."""
     mapping = {}
     for line in text.splitlines():
         if match := re.match(r"\s*(\d+)\s+(\d+)\s+(\d+)\s+\S", line):
@@ -226,12 +211,10 @@ def parse_mapping(text: str) -> dict[int, tuple[int, int]]:
 
 
 def parse_fields(text: str, chip: int) -> DeviceReading:
-    """Reads what `npu-smi info -t common` and `-t usages` print, one after the other or alone.
+    """Reads what `npu-smi info -t common` and `-t usages` print, one after the other or alone, of one chip of a card.
 
-    Args:
-        text: The output. It may speak of several chips, each in lines of its own, with `Chip ID` at their head
-            (`-t common`) or at their foot (`-t usages`); the controller has a `Chip Name` instead.
-        chip: Number of the chip on its card.
+    The text may speak of several chips, each in lines of its own, with `Chip ID` at their head (`-t common`) or at
+    their foot (`-t usages`); the controller has a `Chip Name` instead.
     """
     fields: dict[str, float] = {}
     for block in _blocks(text):
@@ -244,12 +227,8 @@ def parse_fields(text: str, chip: int) -> DeviceReading:
     def first(names: tuple[str, ...]) -> float | None:
         return next((fields[name] for name in names if name in fields), None)
 
-    total = rate = None
-    for rate_name in _MEMORY_RATE:  # of the same kind of memory as the size
-        total_name = _MEMORY_TOTAL[_MEMORY_RATE.index(rate_name)]
-        if fields.get(total_name) and rate_name in fields:
-            total, rate = fields[total_name], fields[rate_name]
-            break
+    sizes = ((fields.get(f"{kind}capacity(mb)"), fields.get(f"{kind}usagerate(%)")) for kind in _MEMORY)
+    total, rate = next(((total, rate) for total, rate in sizes if total and rate is not None), (None, None))
     return DeviceReading(
         utilization=first(_UTILIZATION),
         memory_used=None if total is None or rate is None else total * rate / 100,

@@ -56,30 +56,30 @@ class Metric:
         """Lets go of what it holds, at the end of the training."""
 
 
-# Where the metrics of `metric_names.METRICS` are; a test proves that none is missing.
-_HOMES: Final[dict[str, tuple[str, str]]] = {
-    "loss": ("training", "Loss"),
+# Which module and class makes each metric of `metric_names.METRICS`, and of what; a test proves that none is missing.
+_MADE_BY: Final[dict[str, tuple[str, ...]]] = {
+    "loss": ("training", "StepNumber", "loss"),
     "lr": ("training", "LearningRate"),
-    "epoch": ("training", "Epoch"),
-    "step": ("training", "Step"),
-    "grad_norm": ("training", "GradNorm"),
-    "loss_scale": ("training", "LossScale"),
-    "overflow": ("training", "Overflow"),
-    "step_time": ("throughput", "StepTime"),
-    "data_time": ("throughput", "DataTime"),
-    "samples_per_second": ("throughput", "SamplesPerSecond"),
-    "tokens_per_second": ("throughput", "TokensPerSecond"),
-    "mfu": ("throughput", "ModelFlopsUtilization"),
+    "epoch": ("training", "IntervalNumber", "last.epoch"),
+    "step": ("training", "IntervalNumber", "last.step"),
+    "grad_norm": ("training", "StepNumber", "grad_norm"),
+    "loss_scale": ("training", "StepNumber", "loss_scale"),
+    "overflow": ("training", "IntervalNumber", "overflows"),
+    "step_time": ("training", "Rate", "step_time"),
+    "data_time": ("training", "Rate", "data_time"),
+    "samples_per_second": ("training", "Rate", "samples_per_second"),
+    "tokens_per_second": ("training", "Rate", "tokens_per_second"),
+    "mfu": ("training", "ModelFlopsUtilization"),
     "host_memory": ("host", "HostMemory"),
-    "global_rank": ("host", "GlobalRank"),
+    "global_rank": ("training", "GlobalRank"),
     "update_ratio": ("update_ratio", "UpdateRatio"),
     "memory_usage": ("device", "MemoryUsage"),
-    "npu_utilization": ("device", "NpuUtilization"),
-    "npu_memory": ("device", "NpuMemory"),
-    "npu_power": ("device", "NpuPower"),
-    "temperature": ("device", "Temperature"),
-    "gpu_utilization": ("device", "GpuUtilization"),
-    "gpu_memory": ("device", "GpuMemory"),
+    "npu_utilization": ("device", "DeviceFigure", "utilization", "npu-smi"),
+    "npu_memory": ("device", "DeviceFigure", "memory_used", "npu-smi"),
+    "npu_power": ("device", "DeviceFigure", "power", "npu-smi"),
+    "temperature": ("device", "DeviceFigure", "temperature"),
+    "gpu_utilization": ("device", "DeviceFigure", "utilization", "nvml"),
+    "gpu_memory": ("device", "DeviceFigure", "memory_used", "nvml"),
 }
 
 _REGISTERED: dict[str, type[Metric]] = {}
@@ -122,12 +122,12 @@ def make_metric(name: str) -> Metric:
     Raises:
         UsageError: No metric has that name.
     """
-    known = resolve(name)
-    if known is None:
+    found = resolve(name)
+    if found is None:
         raise UsageError(f"no metric is called {name!r}")
-    if known in _REGISTERED:
-        return _REGISTERED[known]()
-    module, class_name = _HOMES[known]
-    made = getattr(import_module(f"{__package__}.{module}"), class_name)()
+    if found in _REGISTERED:
+        return _REGISTERED[found]()
+    module, class_name, *arguments = _MADE_BY[found]
+    made = getattr(import_module(f"{__package__}.{module}"), class_name)(*arguments)
     assert isinstance(made, Metric)
     return made

@@ -1,35 +1,46 @@
-"""What the training itself says of a step: loss, learning rate, norm, scale, place."""
+"""What the training itself says: of each step, of an interval, of this process.
+
+All rates are those of this session and of a monotonic clock; `training.facts` has the formulas. The first step compiles
+and is left out, as are evaluation and the saving of checkpoints; what cannot be known is left out.
+"""
 
 from __future__ import annotations
 
+from operator import attrgetter
+from typing import Any
+
 from ms_summary_bridge.monitor.metrics import Metric, MetricValue
-from ms_summary_bridge.training.facts import StepFacts, Window
+from ms_summary_bridge.training.facts import StepFacts, TrainingFacts, Window
 
-__all__ = ["Epoch", "GradNorm", "LearningRate", "Loss", "LossScale", "Overflow", "Step"]
-
-
-class Loss(Metric):
-    """The loss, as one batch has it."""
-
-    def observe(self, facts: StepFacts) -> float | None:
-        """Returns the loss of the step."""
-        return facts.loss
+__all__ = ["GlobalRank", "IntervalNumber", "LearningRate", "ModelFlopsUtilization", "Rate", "StepNumber"]
 
 
-class GradNorm(Metric):
-    """The norm of all gradients."""
+class StepNumber(Metric):
+    """A number of each step: one of StepFacts."""
 
-    def observe(self, facts: StepFacts) -> float | None:
-        """Returns the norm."""
-        return facts.grad_norm
+    def __init__(self, name: str) -> None:
+        self._read = attrgetter(name)
+
+    def observe(self, facts: StepFacts) -> Any:
+        """Returns that of one call."""
+        return self._read(facts)
 
 
-class LossScale(Metric):
-    """The factor of mixed precision."""
+class IntervalNumber(Metric):
+    """A number of an interval, or of its last step: one of Window."""
 
-    def observe(self, facts: StepFacts) -> float | None:
-        """Returns the scale that the step used."""
-        return facts.loss_scale
+    anywhere = True
+
+    def __init__(self, name: str) -> None:
+        self._read = attrgetter(name)
+
+    def sample(self, window: Window) -> Any:
+        """Returns that of the interval."""
+        return self._read(window)
+
+
+class Rate(StepNumber, IntervalNumber):
+    """A number that a step and an interval have under one name."""
 
 
 class LearningRate(Metric):
@@ -44,31 +55,33 @@ class LearningRate(Metric):
         return window.learning_rates() if window.learning_rates is not None else None
 
 
-class Overflow(Metric):
-    """How many steps were skipped because their gradients overflowed."""
+class ModelFlopsUtilization(Metric):
+    """The part of all cards' peak that the model's own operations use. Needs the configuration's figures."""
 
     anywhere = True
 
+    def begin(self, training: TrainingFacts) -> None:
+        """Takes the figures."""
+        self._training = training
+
+    def observe(self, facts: StepFacts) -> float | None:
+        """Returns the utilization of one call."""
+        return self._training.utilization(facts)
+
     def sample(self, window: Window) -> MetricValue:
-        """Returns the steps since the last sample."""
-        return None if window.overflows is None else float(window.overflows)
+        """Returns the utilization of the interval."""
+        return self._training.utilization(window)
 
 
-class Epoch(Metric):
-    """The epoch, from 1."""
+class GlobalRank(Metric):
+    """The rank of this process among all."""
 
     anywhere = True
 
-    def sample(self, window: Window) -> MetricValue:
-        """Returns the epoch of the last step."""
-        return None if window.last.epoch is None else float(window.last.epoch)
-
-
-class Step(Metric):
-    """The step over all epochs and sessions."""
-
-    anywhere = True
+    def begin(self, training: TrainingFacts) -> None:
+        """Takes the rank."""
+        self._rank = training.rank
 
     def sample(self, window: Window) -> MetricValue:
-        """Returns the last step."""
-        return float(window.last.step)
+        """Returns the rank."""
+        return self._rank

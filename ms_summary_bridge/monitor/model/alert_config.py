@@ -124,17 +124,13 @@ def hide_secrets(value: Any) -> Any:
 def _hide(webhook: Any) -> Any:
     if isinstance(webhook, dict):
         return {name: _mask(inner) if name in _SECRETS else inner for name, inner in webhook.items()}
-    if isinstance(webhook, (list, tuple)):
-        return [_hide(inner) for inner in webhook]
-    return _mask(webhook)
+    return [_hide(inner) for inner in webhook] if isinstance(webhook, (list, tuple)) else _mask(webhook)
 
 
 def _hide_arguments(command: Any) -> Any:
     if isinstance(command, dict):
         return {name: _hide_arguments(inner) if name == "argv" else inner for name, inner in command.items()}
-    if isinstance(command, (list, tuple)):
-        return [*command[:1], *map(_mask, command[1:])]
-    return command
+    return [*command[:1], *map(_mask, command[1:])] if isinstance(command, (list, tuple)) else command
 
 
 def _mask(value: Any) -> Any:

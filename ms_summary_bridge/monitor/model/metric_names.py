@@ -19,13 +19,10 @@ Way = Literal["above", "below"]
 
 
 class MetricName(msgspec.Struct, frozen=True):
-    """What a configuration has to know of a metric.
+    """What a configuration has to know of a metric: what it is, with its unit, and what it `needs` of a training.
 
-    Attributes:
-        meaning: What it is, with its unit.
-        bad: The way in which it should not go; None where only the user can know.
-        is_costly: Whether it takes noticeable time of a step, so that `from_step` and `to_step` are worth while.
-        needs: What it takes, where not every training gives it.
+    `bad` is the way in which it should not go, None where only the user can know. One that `is_costly` takes noticeable
+    time of a step, so that `from_step` and `to_step` are worth while.
     """
 
     meaning: str
@@ -100,13 +97,7 @@ def add_name(name: str, known: MetricName) -> None:
 
 
 def say_needs(names: Iterable[str], rules: Mapping[str, Sequence[str]], listed: Collection[str]) -> str:
-    """Returns what metrics take, those together that take the same.
-
-    Args:
-        names: The metrics.
-        rules: Which rules look at each.
-        listed: Those of them that are measured.
-    """
+    """Returns what metrics take, those together that take the same, with the rules that look at each."""
     by_need: dict[str, list[str]] = {}
     for name in names:
         need = METRICS[name].needs if name in METRICS else ""

@@ -25,6 +25,7 @@ from ms_summary_bridge.monitor.sinks.console import ConsoleSink, TextLogSink
 from ms_summary_bridge.monitor.sinks.csv_file import CsvFile
 from ms_summary_bridge.monitor.sinks.journal import Journal
 from ms_summary_bridge.monitor.sinks.run_journal import RunJournal
+from ms_summary_bridge.monitor.sinks.viewer_steps import NearBridge, ViewerSteps
 from ms_summary_bridge.monitor.sinks.wandb_sink import WandbSink
 from ms_summary_bridge.monitor.sinks.writer import DetachedSink, Sink
 from ms_summary_bridge.training.distributed import rank_directory
@@ -76,14 +77,23 @@ def make_sinks(
     record: dict[str, Any],
     faults: Faults,
     *,
-    link: WriterLink | None,
+    bridge: NearBridge | None,
+    steps: ViewerSteps,
     clock: Callable[[], float] = time.monotonic,
     wall_clock: Callable[[], float] = time.time,
 ) -> list[Sink]:
     """Returns the sinks that a configuration asks for.
 
-    `record` is what is stored with the run, and `link` that of a SummaryBridge in whose files the values go; None for
-    files of our own.
+    Args:
+        config: The configuration.
+        training: The training.
+        run_directory: Where the run's files go.
+        record: What is stored with the run.
+        faults: Is told what fails.
+        bridge: In whose files the values go; None for files of the monitor's own.
+        steps: Of the viewers.
+        clock: Monotonic seconds.
+        wall_clock: Seconds since epoch.
     """
     directory = rank_directory(run_directory, training.rank)
     size, warn = config.max_journal_bytes, faults.warn
@@ -100,7 +110,8 @@ def make_sinks(
     if "local" in config.backends:
         sinks.append(TextLogSink(os.path.join(directory, TEXT_LOG), training, warn))
     if {"tensorboard", "mindinsight"} & set(config.backends):
-        sinks.append(SummarySink(link or _own_link(run_directory, training), config.tags, owns_link=link is None))
+        link = _own_link(run_directory, training) if bridge is None else bridge.link
+        sinks.append(SummarySink(link, config.tags, steps, warn, owns_link=bridge is None))
     if "wandb" in config.backends:
         sinks.append(DetachedSink(WandbSink(config, training, run_directory, record), "wandb", faults))
     return sinks
@@ -128,12 +139,27 @@ def _own_link(run_directory: str, training: TrainingFacts) -> WriterLink:
 class SummarySink(Sink):
     """Both viewers' files: scalars in both, texts and an HParams session in TensorBoard's, lineage in MindSpore's.
 
-    Whether it `owns_link` says who ends the process that writes them.
+    Args:
+        link: The way to the process that writes them.
+        tags: What the run is about.
+        steps: The steps that the viewers are given.
+        warn: Called with (kind, message).
+        owns_link: Whether the monitor began it, and ends it.
     """
 
-    def __init__(self, link: WriterLink, tags: Mapping[str, str | int | float | bool], *, owns_link: bool) -> None:
+    def __init__(
+        self,
+        link: WriterLink,
+        tags: Mapping[str, str | int | float | bool],
+        steps: ViewerSteps,
+        warn: Warn,
+        *,
+        owns_link: bool,
+    ) -> None:
         self._link = link
         self._tags = tags
+        self._steps = steps
+        self._warn = warn
         self._owns_link = owns_link
 
     def open(self) -> None:
@@ -154,20 +180,23 @@ class SummarySink(Sink):
                 elif key == 0x3A and self._owns_link:  # MindInsight lists no lineage without one of a training or this
                     self._link.put("whole", "eval_lineage", now, payload[begin:end])
         rows = "".join(f"\n| {_cell(name)} | {_cell(value)} |" for name, value in self._tags.items())
-        self._link.put("note", 0, now, f"{TAG_PREFIX}tags", f"| tag | value |\n|---|---|{rows}")
+        self._link.put("note", self._steps.place(0), now, f"{TAG_PREFIX}tags", f"| tag | value |\n|---|---|{rows}")
 
     def write_sample(self, sample: Sample) -> None:
         """Takes a sample."""
+        moved = self._steps.begin_again(sample) if sample.is_first else ""
+        if moved:
+            self._warn("steps", moved)
         items = [{"tag": TAG_PREFIX + name, "value": np.asarray(value)} for name, value in sample.values.items()]
         if items:
-            self._link.put_values(sample.step, sample.wall_time, {"scalar": items})
+            self._link.put_values(self._steps.place(sample.step), sample.wall_time, {"scalar": items})
 
     def write_note(self, note: Note) -> None:
         """Takes a note. Each kind has its tag: TensorBoard's fast loader shows one text for each tag and step."""
-        marker = alarm_marker(note)
+        marker, step = alarm_marker(note), self._steps.place(note.step)
         if marker:
-            self._link.put_values(note.step, note.wall_time, marker)
-        self._link.put("note", note.step, note.wall_time, f"{TAG_PREFIX}{note.kind}", note_text(note))
+            self._link.put_values(step, note.wall_time, marker)
+        self._link.put("note", step, note.wall_time, f"{TAG_PREFIX}{note.kind}", note_text(note))
 
     def close(self) -> None:
         """Waits for the writer process, if it is the monitor's own."""

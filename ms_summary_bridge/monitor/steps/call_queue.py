@@ -38,15 +38,9 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallQueue:
-    """Hands on each call of the training network that was timed and read, one at a time.
+    """Hands on each call of the training network that was timed and read, one at a time, to `take`.
 
-    Args:
-        step_clock: Times the calls.
-        take: Is given each of them.
-        faults: Is told what does not return.
-        patience: How long to wait for it.
-        is_at_once: Whether only the training thread may deal with steps.
-        is_bound: Whether only the training thread may deal with those that are a sample.
+    With `is_at_once` only the training thread may deal with steps, with `is_bound` only it with samples.
     """
 
     def __init__(
@@ -80,11 +74,8 @@ class CallQueue:
     def settle(self, patience_secs: float | None = None) -> bool:
         """Deals with all that was noted. Where another thread is at it, and does not end, it is left to that one.
 
-        Args:
-            patience_secs: How long to wait for the other thread; None for not long, and no more once that was in vain.
-
-        Returns:
-            Whether nothing waits any more.
+        It waits for that thread not for long, and no more once that was in vain; unless `patience_secs` are given.
+        Returns whether nothing waits any more.
         """
         is_hurried = patience_secs is None
         if patience_secs is None:
@@ -116,8 +107,7 @@ class CallQueue:
             self._step_clock.settle()
             with contextlib.suppress(IndexError):  # the end
                 while leaves is None or not leaves(calls[0].read):
-                    call = calls.popleft()
-                    self._take(call)
+                    self._take(calls.popleft())
         finally:
             self._lock.release()
 

@@ -20,11 +20,7 @@ __all__ = ["EndSummary"]
 
 
 class EndSummary:
-    """Remembers what the end will tell.
-
-    Args:
-        began: When the training began, in monotonic seconds.
-    """
+    """Remembers what the end will tell of a training that `began` at this moment, in monotonic seconds."""
 
     def __init__(self, *, began: float) -> None:
         self._began = began
@@ -57,18 +53,8 @@ class EndSummary:
     ) -> tuple[str, dict[str, Any]]:
         """Returns the summary for people, and for programs.
 
-        Args:
-            config: The configuration.
-            reason: Why the training ended before its time, or nothing.
-            step: Its last step.
-            now: Monotonic seconds.
-            warnings: How many there were, by value.
-            alarms: How many there were, by rule.
-            dropped: Items that were left out.
-            breakdown: Seconds of each part.
-            rank: Global rank.
-            run_directory: Where the run's files are; None when that was never decided.
-            viewed: What the viewers open.
+        `warnings` are counted by value and `alarms` by rule, `breakdown` has the seconds of each part, `dropped` is how
+        many items were left out, and `viewed` what the viewers open. `reason` says why it ended before its time.
         """
         verdict = describe(breakdown) if self._has_steps else "no step has ended"
         how = f"ended by {reason}" if reason else "ended"

@@ -59,12 +59,8 @@ class _Slot:
 class Measurement:
     """Asks metrics, at every step and at every sample. One that fails is left out from then on.
 
-    Args:
-        configs: The metrics to make.
-        training: What they are told of the training.
-        faults: Is told what fails.
-        check: Is told of every value: of each step where a step has its own number, else of each sample. Values of
-            metrics that the writing thread samples come from that thread.
+    `check` is told of every value: of each step where a step has its own number, else of each sample. Values of metrics
+    that the writing thread samples come from that thread.
     """
 
     def __init__(self, configs: Iterable[MetricConfig], training: TrainingFacts, faults: Faults, check: Check) -> None:
@@ -88,10 +84,9 @@ class Measurement:
         return any(slot.samples and not (slot.metric.off_thread or slot.metric.anywhere) for slot in self._slots)
 
     def is_at_once(self, limits: Container[str]) -> bool:
-        """Whether every step must be observed before the next one runs.
+        """Whether every step must be observed before the next one runs, by metrics or their `limits`.
 
-        Args:
-            limits: Metrics with limits; that of the loss is looked at by `StepTap`.
+        The limit of the loss is looked at by `StepTap`.
         """
         return any(
             slot.metric.at_once or (slot.observes and not slot.samples and slot.name != "loss" and slot.name in limits)
@@ -99,12 +94,7 @@ class Measurement:
         )
 
     def observe(self, facts: StepFacts, given: Mapping[str, float]) -> None:
-        """Takes one step.
-
-        Args:
-            facts: The step.
-            given: Numbers that a training loop handed over by name.
-        """
+        """Takes one step, and the numbers that a training loop handed over by name."""
         step = facts.step
         for slot in self._slots:
             if not slot.observes or not slot.first <= step <= slot.last:

@@ -6,16 +6,18 @@ Imports mindspore.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import mindspore
 from mindspore.train.callback import LossMonitor
 
 from ms_summary_bridge.monitor.model.config import MonitorConfig
+from ms_summary_bridge.monitor.sinks.viewer_steps import NearBridge
 from ms_summary_bridge.training.faults import Faults
 from ms_summary_bridge.training.parameters import TrainingParameters
 
-__all__ = ["find_link", "meet_loss_monitors", "save_checkpoint", "trainable_parameters"]
+__all__ = ["find_bridge", "meet_loss_monitors", "save_checkpoint", "trainable_parameters"]
 
 
 def trainable_parameters(parameters: TrainingParameters) -> list[Any]:
@@ -29,16 +31,17 @@ def save_checkpoint(parameters: TrainingParameters, path: str) -> None:
     mindspore.save_checkpoint(parameters.get("train_network") or parameters.get("network"), path)
 
 
-def find_link(callbacks: Iterable[Any]) -> tuple[Any, str]:
-    """Returns the link and the directory of a SummaryBridge among the callbacks; (None, "") without one."""
+def find_bridge(callbacks: Iterable[Any]) -> NearBridge | None:
+    """Returns a SummaryBridge among the callbacks; None without one, or where it cannot take values."""
     from ms_summary_bridge.callback.bridge import SummaryBridge
 
     for callback in callbacks:
         if isinstance(callback, SummaryBridge):
             link = callback._link()
             if link is not None:
-                return link, callback._open_session().config.tensorboard_dir
-    return None, ""
+                directory = callback._open_session().config.tensorboard_dir
+                return NearBridge(link, directory, partial(getattr, callback, "_behind"))
+    return None
 
 
 def meet_loss_monitors(callbacks: Iterable[Any], config: MonitorConfig, faults: Faults) -> None:

@@ -12,7 +12,7 @@ from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.model.sample import Note, Sample
 from ms_summary_bridge.monitor.steps.end_summary import EndSummary
 from ms_summary_bridge.monitor.steps.measurement import Measurement
-from ms_summary_bridge.monitor.steps.step_reader import Reading, StepReader
+from ms_summary_bridge.monitor.steps.step_reader import Reading
 from ms_summary_bridge.monitor.steps.warn_on_value import WarnOnValue
 from ms_summary_bridge.training.facts import Window
 from ms_summary_bridge.training.faults import Faults
@@ -23,23 +23,12 @@ __all__ = ["Sampling"]
 
 
 class Sampling:
-    """Makes samples, warnings and alarms of the steps of one training.
-
-    Args:
-        config: The configuration.
-        measuring: Makes facts of steps.
-        reader: Says what cannot be known of them.
-        alarms: Is shown every step.
-        put: Takes samples and notes.
-        faults: Is told what fails.
-        wall_clock: Seconds since epoch.
-    """
+    """Makes samples, warnings and alarms of the steps of one training; `put` takes samples and notes."""
 
     def __init__(
         self,
         config: MonitorConfig,
         measuring: Measuring,
-        reader: StepReader,
         alarms: Alarms,
         put: Callable[[Sample | Note], None],
         faults: Faults,
@@ -47,14 +36,13 @@ class Sampling:
         wall_clock: Callable[[], float],
     ) -> None:
         self._measuring = measuring
-        self._reader = reader
         self._alarms = alarms
         self._put = put
-        self._clock = measuring.step_clock.clock
+        self._faults = faults
         self._wall_clock = wall_clock
         self.warnings = WarnOnValue(config.callback, unsaid=alarms.says_nonfinite())
         self.measurement = Measurement(config.metrics, measuring.facts, faults, self._check)
-        self.summary = EndSummary(began=self._clock())
+        self.summary = EndSummary(began=measuring.step_clock.clock())
         self._window: Window | None = None
         self._last: Call | None = None  # the last step dealt with
         self._sampled: Call | None = None  # the last one that was a sample
@@ -64,7 +52,8 @@ class Sampling:
     def take(self, call: Call) -> None:
         """Takes one step. By one thread at a time."""
         facts = self._measuring.facts_of(call, is_first=self._steps == 0)
-        self._reader.say_missing(facts)
+        if facts.loss is None:
+            self._faults.warn("loss", "the outputs of a step hold no number that can be the loss")
         for kind, (count, secs) in call.breaks.items():
             if count != self._breaks.get(kind, (0, 0, 0.0))[1]:
                 before = self._measuring.facts.initial_step if self._last is None else self._last.ended[0]
@@ -82,18 +71,15 @@ class Sampling:
         if reading is not None and reading.is_due:
             self._take_sample(call, reading.learning_rates)
 
-    def end(self, learning_rates: Callable[[], Mapping[str, float]]) -> None:
-        """The training ends, and its last step was taken: those since the last sample get one of their own.
-
-        Args:
-            learning_rates: Reads those of the last step.
-        """
+    def end(self, learning_rates: Callable[[int], Mapping[str, float]]) -> None:
+        """The training ends, and its last step was taken: those since the last sample get one of their own."""
         if self._window is not None and self._last is not None:
-            self._take_sample(self._last, learning_rates() if self._window.last.learning_rate is None else {})
+            is_given = self._window.last.learning_rate is not None
+            self._take_sample(self._last, {} if is_given else learning_rates(self._last.ended[0]))
 
     def _wall_time(self, monotonic: float) -> float:
         """Returns the time of day of a moment that is not long ago."""
-        return self._wall_clock() - (self._clock() - monotonic)
+        return self._wall_clock() - (self._measuring.step_clock.clock() - monotonic)
 
     def _take_sample(self, call: Call, learning_rates: Mapping[str, float]) -> None:
         window, self._window = self._window, None
@@ -119,16 +105,8 @@ class Sampling:
 
     def _check(self, metric: str, name: str, value: float) -> None:
         call = self._last
-        if call is None or not self.warnings.watches(metric):
-            return
-        note = self.warnings.check(
-            metric,
-            name,
-            value,
-            step=call.ended[0],
-            session_steps=self._steps,
-            now=call.monotonic,
-            wall_time=self._wall_time(call.monotonic),
-        )
-        if note is not None:
-            self._put(note)
+        if call is not None and self.warnings.watches(metric):
+            wall_time = self._wall_time(call.monotonic)
+            note = self.warnings.check(metric, name, value, call, session_steps=self._steps, wall_time=wall_time)
+            if note is not None:
+                self._put(note)

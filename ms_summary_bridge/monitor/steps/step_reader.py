@@ -1,13 +1,17 @@
-"""Reads a step that has ended: numbers out of whatever the network returned, or a loop handed over."""
+"""Reads a step that has ended: numbers out of whatever the network returned, or a loop handed over.
+
+With the step in which a sample is due comes what the sample needs besides.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
 from ms_summary_bridge.monitor.steps.measurement import OWN_NAMES
-from ms_summary_bridge.training.facts import StepFacts
 from ms_summary_bridge.training.faults import Faults
+from ms_summary_bridge.training.learning_rate import LearningRates
 from ms_summary_bridge.training.measures import StepOutputs, read_outputs, to_number
 
 __all__ = ["Reading", "StepReader"]
@@ -30,17 +34,49 @@ class Reading(StepOutputs):
 
 
 class StepReader:
-    """Reads steps, and says what cannot be read or known of them.
+    """Reads steps. A sample is due with the first one, and then every `interval` seconds, and every `every` steps too.
 
-    Args:
-        faults: Is told, once, of each.
+    `rates` are None where learning rates are not measured; the training counts from `initial_step`.
     """
 
-    def __init__(self, faults: Faults) -> None:
+    def __init__(
+        self, faults: Faults, rates: LearningRates | None, *, interval: float, every: int | None, initial_step: int
+    ) -> None:
         self._faults = faults
+        self._rates = rates
+        self._interval = interval
+        self._every = every
+        self._sampled_step = initial_step  # of the last one by steps
+        self._due_at = -math.inf
+        self.look_at = -math.inf
+        """In no step that has ended before this moment is a sample due."""
 
-    def read(self, outputs: Any, given: Mapping[str, Any] | None) -> Reading:
-        """Reads the numbers that a step returned, or that a loop handed over."""
+    def read(
+        self, outputs: Any, given: Mapping[str, Any] | None, number: float | None, step: int, ended_at: float
+    ) -> Reading:
+        """Reads a step that ended at `ended_at`; `number` is its loss if that was read already."""
+        reading = self._read_outputs(outputs, given) if number is None else Reading(number)
+        reading.is_due = self._is_due(step, ended_at)
+        # They are those of this step now. Nobody is asked for what the step's own outputs say.
+        if reading.is_due and reading.learning_rate is None:
+            reading.learning_rates = self.read_rates(step)
+        return reading
+
+    def read_rates(self, step: int) -> Mapping[str, float]:
+        """Returns the learning rates of the step that has ended last."""
+        return {} if self._rates is None else self._rates.at(step)
+
+    def _is_due(self, step: int, ended_at: float) -> bool:
+        is_due = ended_at >= self._due_at
+        if self._every is not None and step // self._every != self._sampled_step // self._every:
+            self._sampled_step = step
+            is_due = True
+        if is_due:
+            self._due_at = ended_at + self._interval
+            self.look_at = self._due_at if self._every is None else -math.inf
+        return is_due
+
+    def _read_outputs(self, outputs: Any, given: Mapping[str, Any] | None) -> Reading:
         try:
             reading = read_outputs(outputs, Reading)
             if given:
@@ -62,8 +98,3 @@ class StepReader:
             if name in given:
                 setattr(reading, _FIELDS.get(name, name), given.pop(name))
         reading.given = given
-
-    def say_missing(self, facts: StepFacts) -> None:
-        """Says that a step has no loss."""
-        if facts.loss is None:
-            self._faults.warn("loss", "the outputs of a step hold no number that can be the loss")

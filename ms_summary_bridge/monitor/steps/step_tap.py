@@ -17,16 +17,14 @@ import msgspec
 
 from ms_summary_bridge.monitor.steps.step_reader import Reading, StepReader
 from ms_summary_bridge.monitor.watchdog.heartbeat import CALLS, EPOCH, STEP, Heartbeat
-from ms_summary_bridge.training.learning_rate import LearningRates
 from ms_summary_bridge.training.phases import number_of
 from ms_summary_bridge.training.step_clock import StepClock
 
-__all__ = ["SampleTimes", "StepTap"]
+__all__ = ["StepTap"]
 
 _READ: Final = object()
 _COMPILE: Final = number_of("compile")
 _COMPUTE: Final = number_of("compute")
-_DATA: Final = number_of("data")
 
 
 class _Given(msgspec.Struct):
@@ -36,78 +34,14 @@ class _Given(msgspec.Struct):
     given: Mapping[str, Any]
 
 
-class SampleTimes:
-    """When a sample is due: with the first step, and then by time, or by steps too.
-
-    Args:
-        interval: Seconds between two samples.
-        every: Steps between two samples beside that; None for no such.
-        initial_step: Step from which the training counts.
-    """
-
-    def __init__(self, interval: float, every: int | None, initial_step: int) -> None:
-        self._interval = interval
-        self._every = every
-        self._step = initial_step  # of the last one by steps
-        self._due_at = -math.inf
-        self.look_at = -math.inf
-        """No step that has ended before this moment need be asked about."""
-
-    def is_due(self, step: int, ended_at: float) -> bool:
-        """Returns whether a step is a sample; the next ones count from it."""
-        is_due = ended_at >= self._due_at
-        if self._every is not None and step // self._every != self._step // self._every:
-            self._step = step
-            is_due = True
-        if is_due:
-            self._due_at = ended_at + self._interval
-            self.look_at = self._due_at if self._every is None else -math.inf
-        return is_due
-
-
 class StepTap:
-    """Notes steps.
+    """Notes steps, for the clock and for a process that watches.
 
-    Args:
-        step_clock: Takes the notes.
-        heartbeat: Is told as well, for a process that watches.
-        reader: Reads outputs.
-        settle: Is called where something is to be dealt with before the training goes on.
-        tells: Whether nobody else tells the clock when steps begin and end.
-        rates: Learning rates; None where they are not measured.
-        times: When samples are due.
-        limits: The loss, as the network returns it, is quiet between these two.
-        most_notes: How many notes may wait before the training deals with them itself.
-        settles_samples: Whether a sample that is due is taken by the training thread.
-        initial_step: Step from which the training counts.
-        between: Number of the phase between two steps.
+    `settle` is called where something is to be dealt with before the training goes on: where `most_notes` wait, where a
+    sample is due that only this thread may take (`settles_samples`), and where the loss, as the network returns it, is
+    not between its `limits`. Where `tells` is False somebody else tells the clock when steps begin and end. `between`
+    is the phase between two steps.
     """
-
-    __slots__ = (
-        "_begins",
-        "_between",
-        "_ended_at",
-        "_ends",
-        "_epoch",
-        "_heartbeat",
-        "_high",
-        "_look_at",
-        "_low",
-        "_most_notes",
-        "_note",
-        "_notes",
-        "_outputs",
-        "_places",
-        "_rates",
-        "_reader",
-        "_settle",
-        "_settles_samples",
-        "_stepping",
-        "_times",
-        "initial_step",
-        "is_asked",
-        "step",
-    )
 
     def __init__(
         self,
@@ -117,30 +51,25 @@ class StepTap:
         settle: Callable[[], object],
         *,
         tells: bool,
-        rates: LearningRates | None,
-        times: SampleTimes,
         limits: tuple[float, float],
         most_notes: int,
         settles_samples: bool,
         initial_step: int,
-        between: int = _DATA,
+        between: str = "data",
     ) -> None:
         self._heartbeat = heartbeat
-        self._places = heartbeat.places
         self._stepping = _COMPILE
-        self._between = between
+        self._between = number_of(between)
         self._epoch: int | None = None
         self._notes = step_clock.notes
         self._note = step_clock.note
-        self._begins, self._ends = ("begin", "end") if tells else ("read", "told")
+        self._tells = tells
         self._reader = reader
-        self._settle = settle
-        self._rates = rates
-        self._times = times
-        self._low, self._high = limits
+        self.settle = settle
+        self._limits = limits
         self._most_notes = most_notes
         self._settles_samples = settles_samples
-        self._look_at = self._ended_at = -math.inf
+        self._ended_at = -math.inf
         self._outputs: Any = _READ
         self.initial_step = self.step = initial_step
         """Step from which the training counts, and the last step that has ended."""
@@ -149,11 +78,13 @@ class StepTap:
 
     def begin_step(self, now: float) -> None:
         """A step begins: the one before it is read."""
-        self._places[self._stepping] = now
-        self._heartbeat.phase = self._stepping
+        heartbeat = self._heartbeat
+        heartbeat.places[self._stepping] = now
+        heartbeat.phase = self._stepping
+        begins = "begin" if self._tells else "read"
         outputs = self._outputs
         if outputs is _READ:
-            self._note((self._begins, now, None))
+            self._note((begins, now, None))
             return
         try:
             # One tensor of one element, nearly always, so no more than a look at it.
@@ -162,13 +93,13 @@ class StepTap:
             number = None
         if type(number) is not float:
             number = None
-        elif self._low < number < self._high and self._ended_at < self._look_at:
+        elif self._limits[0] < number < self._limits[1] and self._ended_at < self._reader.look_at:
             self._outputs = _READ
-            self._note((self._begins, now, number))
+            self._note((begins, now, number))
             if len(self._notes) >= self._most_notes:
-                self._settle()
+                self.settle()
             return
-        self._read(self._begins, now, number)
+        self._read(begins, now, number)
 
     def end_step(
         self,
@@ -193,14 +124,15 @@ class StepTap:
             samples: Samples of the call over all cards, where they differ from the training's own.
             tokens: Tokens of the call over all cards, where they differ.
         """
-        places = self._places
+        heartbeat = self._heartbeat
+        places = heartbeat.places
         if epoch != self._epoch:
             self._epoch = epoch
             places[EPOCH] = epoch or 0
         places[STEP] = step
         places[CALLS] += 1
         places[self._between] = now
-        self._heartbeat.phase = self._between
+        heartbeat.phase = self._between
         self._stepping = _COMPUTE
         if self._outputs is not _READ:
             self._read("read", now)  # where nobody says when a step begins
@@ -209,7 +141,7 @@ class StepTap:
         if not steps:
             steps = step - self.step if step > self.step else 1
         self.step = step
-        self._note((self._ends, now, (step, steps, epoch, samples, tokens)))
+        self._note(("end" if self._tells else "told", now, (step, steps, epoch, samples, tokens)))
 
     def ask(self) -> None:
         """Has the training thread look for what alarms ask of it, from now on. May be called by any thread."""
@@ -221,33 +153,18 @@ class StepTap:
             self._read("read", now)
 
     def _read(self, what: str, now: float, number: float | None = None) -> None:
-        """Reads whatever a step returned, in any form, and with what a sample needs if one is due.
-
-        Args:
-            what: What begins at `now`.
-            now: By the clock.
-            number: The loss, if it was read already.
-        """
+        """Reads whatever a step returned, in any form: `number` is its loss, if that was; `what` begins at `now`."""
         outputs, self._outputs = self._outputs, _READ  # which may hold device memory
         given = None
         if isinstance(outputs, _Given):
             outputs, given = outputs.outputs, outputs.given
-        reading = self._reader.read(outputs, given) if number is None else Reading(number)
-        is_due = reading.is_due = self._times.is_due(self.step, self._ended_at)
-        if is_due:
-            self._look_at = self._times.look_at
-            # They are those of this step now. Nobody is asked for what the step's own outputs say.
-            if self._rates is not None and reading.learning_rate is None:
-                reading.learning_rates = self._rates.at(self.step)
+        reading = self._reader.read(outputs, given, number, self.step, self._ended_at)
         self._note((what, now, reading))
-        if (is_due and self._settles_samples) or not self._is_quiet(reading) or len(self._notes) >= self._most_notes:
-            self._settle()
-
-    def read_rates(self) -> Mapping[str, float]:
-        """Returns the learning rates of the step that has ended last."""
-        return {} if self._rates is None else self._rates.at(self.step)
+        is_to_be_taken = reading.is_due and self._settles_samples
+        if is_to_be_taken or not self._is_quiet(reading) or len(self._notes) >= self._most_notes:
+            self.settle()
 
     def _is_quiet(self, reading: Reading) -> bool:
         """Whether there is nothing to warn of in what a step returned."""
-        loss, norm = reading.loss, reading.grad_norm
-        return (loss is None or self._low < loss < self._high) and (norm is None or norm < math.inf)
+        (low, high), loss, norm = self._limits, reading.loss, reading.grad_norm
+        return (loss is None or low < loss < high) and (norm is None or norm < math.inf)

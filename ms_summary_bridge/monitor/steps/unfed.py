@@ -22,11 +22,8 @@ _SAMPLES: Final = 2
 class Unfed(Sink):
     """Says after the second sample which metrics and rules have no number, why, and what to do.
 
-    Args:
-        measurement: The metrics.
-        alarms: The rules, which have been shown the sample already.
-        warn: Called with (kind, message) about metrics.
-        tell: Called with a message, where it is only rules that nobody wrote down; None where others say that.
+    `warn` is told of metrics; `tell` of what is only rules that nobody wrote down, None where others say that. The
+    alarms have been shown a sample before.
     """
 
     def __init__(

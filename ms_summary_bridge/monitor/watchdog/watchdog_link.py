@@ -196,6 +196,11 @@ class WatchdogLink:
         finally:
             heartbeat.turn(outer, time.monotonic())
 
+    def leave(self) -> None:
+        """A training begins in this forked child: of the process that only waits for it no life is awaited."""
+        if not self._has_begun:
+            self._heartbeat.beat(END)
+
     def end(self) -> None:
         """The training ends: so does the watchdog. It may be called again."""
         heartbeat, self.heartbeat = self.heartbeat, Heartbeat(is_shared=False)

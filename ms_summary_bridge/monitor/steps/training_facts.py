@@ -9,9 +9,9 @@ from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.training.facts import TrainingFacts
 from ms_summary_bridge.training.parameters import TrainingParameters, read_facts
 
-__all__ = ["known_facts"]
+__all__ = ["find_facts"]
 
-_TOLD: Final = (
+_CONFIGURED: Final = (
     "global_batch_size",
     "seq_length",
     "initial_step",
@@ -22,17 +22,14 @@ _TOLD: Final = (
 )
 
 
-def known_facts(parameters: TrainingParameters, config: MonitorConfig, options: Mapping[str, Any]) -> TrainingFacts:
+def find_facts(parameters: TrainingParameters, config: MonitorConfig, options: Mapping[str, Any]) -> TrainingFacts:
     """Returns the facts of a training that begins.
 
-    Args:
-        parameters: Of the callback.
-        config: The configuration.
-        options: What a framework around MindSpore says, by the names of MonitorConfig (and `epochs`,
-            `steps_per_epoch`); it goes before the configuration.
+    What a framework around MindSpore says (`options`, by the names of MonitorConfig, and `epochs`, `steps_per_epoch`)
+    goes before the configuration.
     """
-    told = {name: getattr(config, name) if options.get(name) is None else options[name] for name in _TOLD}
-    facts = read_facts(parameters, {**options, **told})
+    given = {name: getattr(config, name) if options.get(name) is None else options[name] for name in _CONFIGURED}
+    facts = read_facts(parameters, {**options, **given})
     facts.flops_per_token, facts.model_flops = config.flops_per_token, config.model_flops
     facts.peak_flops = config.peak_flops
     return facts
