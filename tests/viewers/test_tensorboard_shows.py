@@ -14,6 +14,7 @@ from ms_summary_bridge.formats.mindspore import MindSporeDecoder
 from ms_summary_bridge.values import Histogram, Scalar
 from tests.conftest import TensorBoardClient, TensorBoardServer
 from tests.mindspore_run import PNG, event, histogram, image, scalar, scalars, tensor, write_summary
+from tools.tensorboard_api import running_tensorboard
 
 pytestmark = pytest.mark.tensorboard
 both_loaders = pytest.mark.parametrize("load_fast", [True, False], ids=["fast", "slow"])
@@ -81,6 +82,20 @@ def test_a_continued_training_is_one_series(
 
     assert not report.runs[0].restarts
     assert [row[1] for row in points(client, "run", "loss", count=9)] == list(range(9))
+
+
+def test_the_slow_loader_shows_a_sample_and_more_where_it_is_asked_for(tmp_path: Path) -> None:
+    steps = range(1100)
+    pictures = [event(step, ("picture", image())) for step in range(20)]
+    write_summary(tmp_path / "ms", [*pictures, *scalars("loss", steps)])
+    convert_logdir(str(tmp_path / "ms"), str(tmp_path / "tb" / "run"))
+    for shown, options in ((10, ()), (20, ("--samples_per_plugin", "images=1000"))):
+        with running_tensorboard(
+            tmp_path / "tb", tmp_path / f"{shown}.log", load_fast=False, options=options
+        ) as client:
+            assert len(points(client, "run", "loss", count=1000)) == 1000
+            rows = client.wait_json("data/plugin/images/images", run="run", tag="picture", sample=0)
+            assert len(rows) == shown
 
 
 @both_loaders
