@@ -12,9 +12,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import mindspore
 import psutil
-from mindspore import Tensor
-from mindspore.train import Callback, SummaryCollector
+from mindspore import Tensor, nn
+from mindspore.train import Callback, Model, SummaryCollector
 from scenario_run import run_all
 from small import AtStep, fake_context, train, vector_model
 
@@ -45,6 +46,15 @@ def sink(directory: Path) -> None:
             collector.step_end(context)
             collector.epoch_end(context)
         collector.end(context)
+
+
+def parameters(directory: Path) -> None:
+    """Of six, in a training with each callback, at their defaults."""
+    for name, kind in (("stock", SummaryCollector), ("bridge", SummaryBridge)):
+        mindspore.set_seed(0)
+        net = nn.SequentialCell(nn.Dense(3, 2), nn.Dense(2, 2), nn.Dense(2, 1))
+        model = Model(net, nn.MSELoss(), nn.Momentum(net.trainable_params(), 0.05, 0.9))
+        train(model, 1, kind(str(directory / name), collect_specified_data={"collect_landscape": None}))
 
 
 def idle(directory: Path) -> dict[str, Any]:
@@ -79,4 +89,4 @@ def _cpu_secs(processes: list[psutil.Process]) -> float:
 
 
 if __name__ == "__main__":
-    run_all({"default": default, "full_file": full_file, "sink": sink, "idle": idle})
+    run_all({"default": default, "full_file": full_file, "sink": sink, "parameters": parameters, "idle": idle})
