@@ -63,7 +63,7 @@ def find_process_rank(environment: Mapping[str, str] | None = None) -> ProcessRa
     environment = os.environ if environment is None else environment
     device, device_id = "CPU", _number(environment.get("DEVICE_ID")) or 0
     found: tuple[int, int, str] | None = None
-    if "mindspore" in sys.modules:
+    if sys.modules.get("mindspore") is not None:
         import mindspore
         from mindspore.communication import management
 

@@ -45,10 +45,10 @@ class Scenarios(NamedTuple):
         return self.answers[name]["log"]
 
 
-def run_scenarios(base: Path, names: list[str]) -> Scenarios:
-    """Runs scenarios one after the other in one process, which must end by itself, with 0."""
+def run_scenarios(base: Path, names: list[str], *, of: str = "scenarios.py") -> Scenarios:
+    """Runs scenarios of a script one after the other in one process, which must end by itself, with 0."""
     result = base / "result.json"
-    with script("scenarios.py", str(base), str(result), *names, cwd=base) as process:
+    with script(of, str(base), str(result), *names, cwd=base) as process:
         code = process.wait(250)
     assert code == 0, output_of(base)
     return Scenarios(base, json.loads(result.read_text()))

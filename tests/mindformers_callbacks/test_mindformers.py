@@ -17,6 +17,7 @@ from ms_summary_bridge.events import Event, iter_points
 from ms_summary_bridge.files.event_file import EventFileReader
 from ms_summary_bridge.formats.tensorboard import TensorBoardDecoder
 from ms_summary_bridge.values import Scalar
+from tests.bridge_scripts.runs import milestones, series, summaries
 from tests.conftest import ROOT, TESTS, MindInsightServer, TensorBoardServer
 from tools.tensorboard_api import stop_process
 
@@ -258,9 +259,10 @@ class TestPynative(Contract):
 @pytest.fixture(scope="module")
 def by_hand(mindformers_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What tests/mindformers_scripts/by_hand.py found."""
+    directory = tmp_path_factory.mktemp("by_hand")
     done = subprocess.run(
         [str(mindformers_python), str(TESTS / "mindformers_scripts" / "by_hand.py"), "results"],
-        cwd=tmp_path_factory.mktemp("by_hand"),
+        cwd=directory,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -271,7 +273,19 @@ def by_hand(mindformers_python: Path, tmp_path_factory: pytest.TempPathFactory) 
     if done.returncode:
         pytest.fail(f"by_hand.py ended with {done.returncode}:\n{done.stderr[-3000:]}", pytrace=False)
     results: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return results
+    return {**results, "directory": directory / "results"}
+
+
+def bridged(by_hand: dict[str, Any], sink_size: int) -> list[list[int]]:
+    """Returns step and epoch of each loss in the files of the bridge, which says the end of the third epoch once."""
+    directory = by_hand["directory"] / f"bridge-{sink_size}"
+    ends = [(step, text) for step, tag, text in milestones(directory) if tag == "milestones/epoch"]
+    assert ends == [(60, "epoch 3 ends, best loss so far 1")]
+    epochs = board_series(directory, "train_info/epoch")
+    losses = board_series(directory, "loss/auto")
+    assert epochs.keys() == losses.keys()
+    assert series(summaries(directory), "loss/auto").steps == list(losses)
+    return [[step, int(epoch)] for step, epoch in epochs.items()]
 
 
 @pytest.mark.mindformers
@@ -302,14 +316,12 @@ class TestByHand:
     def test_a_resumed_training_counts_on(self, by_hand: dict[str, Any]) -> None:
         told = by_hand["steps"]["0"]
         expected = [[step, 3 if step <= 60 else 4] for step in range(41, 66)]
-        assert told["bridge"] == told["monitor"] == expected
-        assert told["bridge epochs"] == ["epoch 3 ends"]
+        assert bridged(by_hand, 0) == told["monitor"] == expected
         assert (told["begun"], told["ended"]) == ([0, 20], [20])
 
     def test_in_sink_mode_an_epoch_is_not_a_sink(self, by_hand: dict[str, Any]) -> None:
         told = by_hand["steps"]["5"]
-        assert told["bridge"] == told["monitor"] == [[45, 3], [50, 3], [55, 3], [60, 3], [65, 4]]
-        assert told["bridge epochs"] == ["epoch 3 ends"]
+        assert bridged(by_hand, 5) == told["monitor"] == [[45, 3], [50, 3], [55, 3], [60, 3], [65, 4]]
         assert (told["begun"], told["ended"]) == ([0, 20], [20])
 
     def test_mindformers_tells_every_problem_of_a_configuration(self, by_hand: dict[str, Any]) -> None:

@@ -10,17 +10,20 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import mindspore
 from mindformers.core.callback import MFLossMonitor, build_callback
-from mindspore import Tensor
+from mindspore import Tensor, nn
 from mindspore.train.callback import RunContext
 from mindspore.train.callback._callback import InternalCallbackParam
 
 from ms_summary_bridge.mindformers import MindSporeTransformersMonitor, SummaryBridgeMonitor
+from ms_summary_bridge.monitor.callback import MindSporeTransformersMonitor as Monitor
 
 FLAG, SCALE, LR, NORM = Tensor(False), Tensor(1024.0), Tensor(0.125), Tensor([2.5])
 OUTPUTS = {
@@ -73,23 +76,25 @@ def find_facts() -> dict[str, Any]:
 
 
 def count_steps(directory: Path, *, sink_size: int) -> dict[str, Any]:
-    """What the callbacks are told beside a MFLossMonitor that goes on behind step 40, with epochs of 20 steps."""
-    told: dict[str, list[Any]] = {name: [] for name in ("bridge", "bridge epochs", "monitor", "begun", "ended")}
+    """What the monitor is told beside a MFLossMonitor that goes on behind step 40, with epochs of 20 steps.
+
+    What a bridge is told beside it, its files say: `DIRECTORY/bridge-<sink size>`.
+    """
+    told: dict[str, list[Any]] = {"begun": [], "ended": []}
     name = f"sink-{sink_size}"
-    bridge = SummaryBridgeMonitor(str(directory / name), collect_graph=False, collect_freq=1)
-    bridge._collect = lambda parameters, **which: told["bridge"].append([bridge._step, parameters.cur_epoch_num])
-    bridge._begin_collecting = lambda parameters: None
-    bridge.landmark = lambda kind, text: told["bridge epochs"].append(text) if kind == "epoch" else None
+    bridge = SummaryBridgeMonitor(
+        str(directory / f"bridge-{sink_size}"), collect_graph=False, collect_freq=1, collect_trainable_params=False
+    )
     monitor = MindSporeTransformersMonitor(
         interval=0, backend="local", save_dir=str(directory), project=name, run_id="run", metrics=["epoch"]
     )
-    monitor._recorder.resume = lambda: told["begun"].append(parameters.cur_step_num)
-    monitor._recorder.pause = lambda: told["ended"].append(parameters.cur_step_num)
+    network = nn.Dense(1, 1)
     parameters = make_parameters(MFLossMonitor(initial_step=40, dataset_size=20, origin_epochs=4), bridge, monitor)
     parameters.update(dataset_sink_mode=sink_size > 0, sink_size=sink_size, net_outputs=Tensor(1.0), batch_num=20)
+    parameters.update(train_network=network, network=network, mode="train", loss_fn=None)
     context = RunContext(parameters)
     callbacks = (bridge, monitor)
-    with bridge, monitor:
+    with bridge, monitor, noted(told, parameters):
         for callback in callbacks:
             callback.on_train_begin(context)
         for step in range(max(1, sink_size), 26, max(1, sink_size)):
@@ -110,6 +115,21 @@ def count_steps(directory: Path, *, sink_size: int) -> dict[str, Any]:
             callback.on_train_end(context)
     told["monitor"] = [[row["step"], row["epoch"]] for row in read_journal(directory / name)]
     return told
+
+
+@contextlib.contextmanager
+def noted(told: dict[str, list[Any]], parameters: InternalCallbackParam) -> Iterator[None]:
+    """Notes at which steps the monitor that ours is derived from is told of an epoch's beginning and end."""
+    with contextlib.ExitStack() as stack:
+        for name, hook in (("begun", "on_train_epoch_begin"), ("ended", "on_train_epoch_end")):
+            original = getattr(Monitor, hook)
+
+            def call(self: Any, run_context: Any, name: str = name, original: Any = original) -> None:
+                told[name].append(parameters.cur_step_num)
+                original(self, run_context)
+
+            stack.enter_context(mock.patch.object(Monitor, hook, call))
+        yield
 
 
 def read_journal(project: Path) -> list[dict[str, Any]]:

@@ -3,7 +3,8 @@
 Usage: python tests/monitor_scripts/dying_training.py SAVE_DIR KIND
 
 `hang`: a generator without a length is asked for it before the training begins. `kill`: SIGKILL at step 5. `diverge`:
-the data become others after 300 steps, with a learning rate that can follow neither. `well`: they do not.
+two trainings, below SAVE_DIR/well and SAVE_DIR/diverge; in the second one the data become others after some steps, with
+a learning rate that can follow neither.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from small import BATCH, AtStep, train, vector_model
 from ms_summary_bridge.monitor import MindSporeTransformersMonitor, build_monitor_callbacks
 
 STEPS = 6
-LONG = 800
+LONG, CHANGE = 640, 120
 
 
 def slow_rows() -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -39,20 +40,18 @@ def slow_rows() -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 def shifting_rows(target: float) -> list[tuple[np.ndarray, np.ndarray]]:
     rng = np.random.default_rng(0)
-    rows = BATCH * LONG
-    return [
-        (rng.random(3, np.float32), np.full(1, 3 if row < rows * 3 / 8 else target, np.float32)) for row in range(rows)
-    ]
+    targets = np.where(np.arange(BATCH * LONG) < BATCH * CHANGE, 3, target).astype(np.float32)
+    return [(rng.random(3, np.float32), targets[row : row + 1]) for row in range(BATCH * LONG)]
 
 
 def main() -> None:
     directory, kind = sys.argv[1:]
     mindspore.set_device("CPU")
-    if kind in ("diverge", "well"):
-        monitor = MindSporeTransformersMonitor({"save_dir": directory, "run_id": "run", "interval": 1})
-        rows = shifting_rows(5 if kind == "diverge" else 3)
-        data = GeneratorDataset(rows, ["x", "y"], shuffle=False, num_parallel_workers=1).batch(BATCH)
-        train(vector_model(1e-5), LONG, monitor, data=data)
+    if kind == "diverge":
+        for name, target in (("well", 3), ("diverge", 5)):
+            monitor = MindSporeTransformersMonitor({"save_dir": f"{directory}/{name}", "run_id": "run", "interval": 1})
+            data = GeneratorDataset(shifting_rows(target), ["x", "y"], shuffle=False, num_parallel_workers=1)
+            train(vector_model(1e-5), LONG, monitor, data=data.batch(BATCH))
         return
     limits = {"compile_limit": 2} if kind == "hang" else {}
     section = {"interval": 0, "save_dir": directory, "metrics": ["loss"], "watchdog": limits}

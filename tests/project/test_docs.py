@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import typer
@@ -18,8 +18,12 @@ from tensorboardX import SummaryWriter
 
 from ms_summary_bridge.cli.app import EXIT_CODES, app, main
 from ms_summary_bridge.monitor.alarms.rules.rule import rule_names
+from ms_summary_bridge.monitor.config.fields import PARAMS, SHARED
+from ms_summary_bridge.monitor.model.alert_config import ACTIONS, Dialect
+from ms_summary_bridge.monitor.model.metric_names import METRICS
 from ms_summary_bridge.values import Value
 from tests.mindspore_run import event, histogram, image, scalar, tensor, write_summary
+from tests.project.test_public_names import run_python
 from tools.quickstart_check import read_series
 from tools.tensorboard_api import stop_process
 
@@ -202,10 +206,9 @@ def test_python_of_the_callback_runs(tmp_path: Path) -> None:
     assert list((tmp_path / "summary_dir").glob("*tfevents*"))
 
 
-def test_python_of_a_loop_of_ones_own_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_python_of_a_loop_of_ones_own_runs(tmp_path: Path) -> None:
     (snippet,) = (snippet for snippet in SNIPPETS if "import Monitor\n" in snippet)
-    exec(compile(snippet, "README.md", "exec"), {"__name__": "__main__"})
+    run_python(f"import os; os.chdir({str(tmp_path)!r})\n{snippet}", hide=True)  # no MindSpore is needed
     (journal,) = (tmp_path / "loop_dir").glob("*/*/rank_0/metrics.jsonl")
     assert '"tokens_per_second"' in journal.read_text()
 
@@ -335,6 +338,34 @@ def test_extras_are_those_of_setup() -> None:
     for words in commands():
         if words[0] == "pip":
             assert set(re.findall(r"\[(\w+)\]", words[2])) <= set(extras)
+
+
+def code_of(start: str) -> list[str]:
+    """Returns what stands in backticks in the one paragraph of README.md that begins so."""
+    (paragraph,) = re.findall(rf"^{start}(?:.+\n)+", read(), re.MULTILINE)
+    return re.findall(r"`([^`]+)`", paragraph)
+
+
+def test_names_of_metrics_rules_and_actions_are_those_there_are() -> None:
+    assert code_of("Metrics: ")[: len(METRICS)] == list(METRICS)
+    actions = code_of("Actions are ")[: len(ACTIONS)]
+    assert sorted(actions) == sorted(ACTIONS)
+    services = re.search(r"`webhook` \(([^)]+)\)", read())
+    assert services is not None
+    assert services[1].lower().split(", ") == list(get_args(Dialect))
+
+
+def test_keys_of_params_are_told() -> None:
+    (table,) = (table for table in tables(read()) if table[0] == ["key", "default", "meaning"])
+    assert {row[0].strip("`") for row in table[-4:]} == PARAMS.keys()
+    (sentence,) = re.findall(r"The last four(.*?)may\s+also stand in `callback\.params`", read(), re.DOTALL)
+    assert set(re.findall(r"`([^`]+)`", sentence)) == SHARED.keys()
+
+
+def test_both_names_are_one_command() -> None:
+    programs = dict(re.findall(r'"([\w-]+) = (ms_summary_bridge\.cli:\w+)"', read("setup.py")))
+    assert programs.keys() == {PROGRAM, "msb"}
+    assert len(set(programs.values())) == 1
 
 
 # ---------------------------------------------------------------- both READMEs

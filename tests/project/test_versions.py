@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,12 @@ def shown(package: str, environment: str, newest: str) -> str:
     if specifier.startswith("=="):
         return specifier.removeprefix("==").removesuffix(".*")
     return min(str(part).removeprefix(">=") for part in pin.specifier if str(part).startswith(">="))
+
+
+@pytest.mark.mindspore
+def test_mindinsight_fits_beside_no_mindspore_of_now() -> None:
+    wanted = requirements("\n".join(metadata.requires("mindspore") or ()))["protobuf"].specifier
+    assert not wanted.contains(str(pins("mindinsight")["protobuf"].specifier).removeprefix("=="))
 
 
 def test_tools_and_their_help_name_every_environment() -> None:

@@ -13,7 +13,9 @@ from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder
 from ms_summary_bridge.values import Histogram, Scalar
 from tests.conftest import TensorBoardClient, TensorBoardServer
+from tests.formats.test_graph import graph, graph_event, node
 from tests.mindspore_run import PNG, event, histogram, image, scalar, scalars, tensor, write_summary
+from tools.tensorboard_api import running_tensorboard
 
 pytestmark = pytest.mark.tensorboard
 both_loaders = pytest.mark.parametrize("load_fast", [True, False], ids=["fast", "slow"])
@@ -81,6 +83,36 @@ def test_a_continued_training_is_one_series(
 
     assert not report.runs[0].restarts
     assert [row[1] for row in points(client, "run", "loss", count=9)] == list(range(9))
+
+
+@both_loaders
+def test_of_two_trainings_in_one_directory_one_graph_is_shown(
+    tmp_path: Path, tensorboard_server: TensorBoardServer, load_fast: bool
+) -> None:
+    for number, seconds in enumerate((1_700_000_000, 1_700_001_000)):
+        drawing = graph_event(graph(node(f"{number}", f"Training{number}", "9")), wall_time=seconds)
+        losses = scalars("loss", range(5 * number, 5 * number + 5), start=seconds)
+        write_summary(tmp_path / "ms", [drawing, *losses], seconds=seconds)
+    convert_logdir(str(tmp_path / "ms"), str(tmp_path / "tb" / "run"))
+    client = tensorboard_server(tmp_path / "tb", load_fast)
+    points(client, "run", "loss", count=10)
+    shown = client.get("data/plugin/graphs/graph?run=run&large_attrs_key=_&limit_attr_size=1024")
+    # Both are of step 0, at which the slow loader looks for the first.
+    assert [name in shown for name in (b"Training0", b"Training1")] == [not load_fast, load_fast]
+
+
+def test_the_slow_loader_shows_a_sample_and_more_where_it_is_asked_for(tmp_path: Path) -> None:
+    steps = range(1100)
+    pictures = [event(step, ("picture", image())) for step in range(20)]
+    write_summary(tmp_path / "ms", [*pictures, *scalars("loss", steps)])
+    convert_logdir(str(tmp_path / "ms"), str(tmp_path / "tb" / "run"))
+    for shown, options in ((10, ()), (20, ("--samples_per_plugin", "images=1000"))):
+        with running_tensorboard(
+            tmp_path / "tb", tmp_path / f"{shown}.log", load_fast=False, options=options
+        ) as client:
+            assert len(points(client, "run", "loss", count=1000)) == 1000
+            rows = client.wait_json("data/plugin/images/images", run="run", tag="picture", sample=0)
+            assert len(rows) == shown
 
 
 @both_loaders

@@ -217,6 +217,7 @@ def test_tensorboard_shows_a_run_of_mindspore_at_another_port_if_need_be(tmp_pat
             with path.open("ab") as file:
                 file.write(build_record(scalar_payload("mindspore", 4)))
         viewer.end(signal.SIGKILL)
+    assert [found for found in logs.rglob("*") if found.is_file()] == [path], "the directory is left as it is"
     mirrors = ("ms_summary_bridge.mirror", str(logs))
 
     def is_mirror(process: psutil.Process) -> bool:

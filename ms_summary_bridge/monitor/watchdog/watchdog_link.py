@@ -199,7 +199,7 @@ class WatchdogLink:
     def leave(self) -> None:
         """A training begins in this forked child: of the process that only waits for it no life is awaited."""
         if not self._has_begun:
-            self._heartbeat.beat(END)
+            self.heartbeat.beat(END)
 
     def end(self) -> None:
         """The training ends: so does the watchdog. It may be called again."""
