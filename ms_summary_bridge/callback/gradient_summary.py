@@ -29,11 +29,7 @@ _CACHE: Final = "MS_COMPILER_CACHE_ENABLE"  # MindSpore's switch to use graphs t
 
 
 class _Schedule:
-    """Says which steps are recorded. No cell: to set an attribute of a cell takes 10 us.
-
-    Args:
-        every: As for GradientSummary.
-    """
+    """Says which steps are recorded. Not a cell, of which to set an attribute takes 10 us."""
 
     def __init__(self, every: int | None) -> None:
         self.has_failed = False
@@ -122,7 +118,7 @@ class GradientSummary(nn.Cell):
         found = getattr(cell, "optimizer", None)
         if found is None or not hasattr(found, "parameters"):
             raise UsageError(
-                f"GradientSummary: {type(cell).__name__} is no one-step training cell, it has no optimizer: "
+                f"GradientSummary: {type(cell).__name__} is not a one-step training cell, it has no optimizer: "
                 "give one as the second argument"
             )
         self.train_cell = cell
@@ -136,11 +132,9 @@ class GradientSummary(nn.Cell):
         self._has_recorded = False
 
     def begin_step(self, step: int, *, is_collected: bool) -> None:
-        """Says which step comes next. SummaryBridge calls it; without that, each call is one more step.
+        """Says which step comes next, and whether summary values will be collected after it.
 
-        Args:
-            step: Its number.
-            is_collected: Whether summary values will be collected after it.
+        SummaryBridge calls it; without that, each call is one more step.
         """
         self._schedule.begin_step(step, is_collected=is_collected)
 
@@ -210,7 +204,7 @@ def _choose(optimizer: Any, pattern: str | None) -> list[int]:
     try:
         chosen = [index for index, name in enumerate(names) if re.match(pattern, name)]
     except re.error as error:
-        raise UsageError(f"GradientSummary: pattern {pattern!r} is no regular expression: {error}") from error
+        raise UsageError(f"GradientSummary: pattern {pattern!r} is not a regular expression: {error}") from error
     if not chosen:
-        raise UsageError(f"GradientSummary: pattern {pattern!r} matches no parameter; there are {', '.join(names[:5])}")
+        raise UsageError(f"GradientSummary: pattern {pattern!r} matches none of the parameters {', '.join(names[:5])}")
     return chosen

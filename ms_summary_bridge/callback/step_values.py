@@ -3,7 +3,7 @@
 Imports mindspore. All numbers but the parameters come from `training.measuring`, in which a monitor beside the bridge
 takes part. `loss/auto` is what the network returned, as SummaryCollector records it: a sum where a framework sums over
 micro batches. MindInsight's dashboard draws the first two tags of the alphabet, so no scalar of a step has one before
-the loss: `epoch` and `grad_norm` are below `train_info/`.
+the loss: `epoch` and `grad_norm` are below `train_info/`. Of an evaluation, see `callback.dashboard_loss`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Final
 import mindspore
 import numpy as np
 
+from ms_summary_bridge.callback.dashboard_loss import DASHBOARD_LOSS, LOSS, DashboardLoss
 from ms_summary_bridge.training.facts import TrainingFacts
 from ms_summary_bridge.training.learning_rate import find_optimizer, rate_reader
 from ms_summary_bridge.training.measures import device_memory, read_outputs, to_array
@@ -110,15 +111,19 @@ class StepValues:
             return list(self._optimizer.parameters[:_FIRST_PARAMETERS])
         return [parameter for parameter in self._optimizer.parameters if re.match(regular, parameter.name)]
 
-    def scalars(self, parameters: Any) -> list[dict[str, Any]]:
-        """Returns the scalars of the step that has just ended."""
+    def scalars(self, parameters: Any, step: int, dashboard_loss: DashboardLoss) -> list[dict[str, Any]]:
+        """Returns the scalars of the step that has just ended, and is recorded as `step`."""
         outputs = read_outputs(parameters.get("net_outputs"))
         items = []
         if self._specified.get("collect_metric"):
             if outputs.loss is None:
                 self._warn("loss", "the network's output holds no number that can be the loss")
             else:
-                items.append(scalar_item("loss/auto", outputs.loss))
+                items.append(scalar_item(LOSS, outputs.loss))
+                if dashboard_loss.is_needed:
+                    items.append(scalar_item(DASHBOARD_LOSS, outputs.loss))
+                else:
+                    dashboard_loss.keep(step, outputs.loss)
                 if outputs.loss < (math.inf if self._best is None else self._best):  # a NaN is never the best
                     self._best, self._best_is_new = outputs.loss, True
         if not self._collects_lr or self._step is None:
@@ -161,7 +166,7 @@ def metric_items(name: str, value: Any, warn: Callable[[str, str], None]) -> dic
     """
     tag, array = f"eval/{name}", to_array(value)
     if array is None or not array.size or array.dtype.kind not in "biuf":
-        warn(f"metric {name}", f"the metric {name!r} is no number and is left out")
+        warn(f"metric {name}", f"the metric {name!r} is not a number and is left out")
         return {}
     if array.size == 1:
         return {"scalar": [scalar_item(tag, array.item())]}

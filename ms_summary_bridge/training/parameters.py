@@ -17,6 +17,7 @@ from ms_summary_bridge.training.facts import TrainingFacts
 __all__ = [
     "TrainingParameters",
     "batch_size",
+    "callbacks_of",
     "cards_with_own_data",
     "complete_facts",
     "read_facts",
@@ -29,11 +30,7 @@ _DEPTH: Final = 4
 
 
 class TrainingParameters:
-    """The parameters behind a `get` that never raises.
-
-    Args:
-        given: A mapping, as MindSpore's own is, or any object with attributes.
-    """
+    """The parameters, a mapping as MindSpore's own or any object with attributes, behind a `get` that never raises."""
 
     def __init__(self, given: Any) -> None:
         self._given = given
@@ -64,8 +61,13 @@ class TrainingParameters:
     @property
     def callbacks(self) -> list[Any]:
         """All callbacks of the training."""
-        callbacks = self.get("list_callback") or []
-        return list(getattr(callbacks, "_callbacks", callbacks))
+        return callbacks_of(self)
+
+
+def callbacks_of(parameters: Any) -> list[Any]:
+    """Returns all callbacks of a training from its parameters, whatever has them behind `get`."""
+    callbacks = parameters.get("list_callback") or []
+    return list(getattr(callbacks, "_callbacks", callbacks))
 
 
 def read_facts(parameters: TrainingParameters, told: Mapping[str, Any]) -> TrainingFacts:
@@ -99,16 +101,21 @@ def complete_facts(facts: TrainingFacts, parameters: TrainingParameters) -> None
     if facts.steps_before is None:
         facts.steps_before = 0
         _count_earlier_epochs(facts, parameters)
-    element = parameters.get("train_dataset_element")
     if facts.samples_per_step is None:
         size, cards = batch_size(parameters), cards_with_own_data(parameters)
         if size is not None and cards is not None:
             facts.samples_per_step = size * cards * facts.gradient_accumulation_steps
     if facts.seq_length is None:
-        first = element[0] if isinstance(element, (list, tuple)) and element else element
+        first = _first_input(parameters)
         shape: Any = getattr(first, "shape", ())
         if len(shape) == 2 and "int" in str(getattr(first, "dtype", "")).lower():  # token ids: [batch, sequence]
             facts.seq_length = int(shape[1])
+
+
+def _first_input(parameters: TrainingParameters) -> Any:
+    """Returns the first input of the last batch, where MindSpore keeps the batch."""
+    element = parameters.get("train_dataset_element")
+    return element[0] if isinstance(element, (list, tuple)) and element else element
 
 
 def batch_size(parameters: TrainingParameters) -> int | None:
@@ -118,9 +125,7 @@ def batch_size(parameters: TrainingParameters) -> int | None:
         size = int(dataset.get_batch_size())
         if size > 0:
             return size
-    element = parameters.get("train_dataset_element")
-    first = element[0] if isinstance(element, (list, tuple)) and element else element
-    shape = getattr(first, "shape", None)
+    shape = getattr(_first_input(parameters), "shape", None)
     return int(shape[0]) if shape else None
 
 

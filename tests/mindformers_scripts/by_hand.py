@@ -21,6 +21,8 @@ from mindspore.train.callback import RunContext
 from mindspore.train.callback._callback import InternalCallbackParam
 
 from ms_summary_bridge.mindformers import MindSporeTransformersMonitor, SummaryBridgeMonitor
+from ms_summary_bridge.runs.logdir import discover
+from ms_summary_bridge.runs.reading import read_points
 
 FLAG, SCALE, LR, NORM = Tensor(False), Tensor(1024.0), Tensor(0.125), Tensor([2.5])
 OUTPUTS = {
@@ -74,11 +76,9 @@ def find_facts() -> dict[str, Any]:
 
 def count_steps(directory: Path, *, sink_size: int) -> dict[str, Any]:
     """What the callbacks are told beside a MFLossMonitor that goes on behind step 40, with epochs of 20 steps."""
-    told: dict[str, list[Any]] = {name: [] for name in ("bridge", "bridge epochs", "monitor", "begun", "ended")}
+    told: dict[str, list[Any]] = {name: [] for name in ("bridge epochs", "monitor", "begun", "ended")}
     name = f"sink-{sink_size}"
-    bridge = SummaryBridgeMonitor(str(directory / name), collect_graph=False, collect_freq=1)
-    bridge._collect = lambda parameters, **which: told["bridge"].append([bridge._step, parameters.cur_epoch_num])
-    bridge._begin_collecting = lambda parameters: None
+    bridge = SummaryBridgeMonitor(str(directory / "bridge" / name), collect_graph=False, collect_freq=1)
     bridge.landmark = lambda kind, text: told["bridge epochs"].append(text) if kind == "epoch" else None
     monitor = MindSporeTransformersMonitor(
         interval=0, backend="local", save_dir=str(directory), project=name, run_id="run", metrics=["epoch"]
@@ -108,6 +108,9 @@ def count_steps(directory: Path, *, sink_size: int) -> dict[str, Any]:
                     callback.on_train_epoch_end(context)
         for callback in callbacks:
             callback.on_train_end(context)
+    (run,) = discover(directory / "bridge" / name).runs
+    points = [point for point in read_points(run) if point.tag == "train_info/epoch"]
+    told["bridge"] = [[point.step, point.value.value] for point in points]
     told["monitor"] = [[row["step"], row["epoch"]] for row in read_journal(directory / name)]
     return told
 

@@ -35,9 +35,9 @@ def find_link(callbacks: Iterable[Any]) -> tuple[Any, str]:
 
     for callback in callbacks:
         if isinstance(callback, SummaryBridge):
-            link = callback._link()
+            link = callback.link
             if link is not None:
-                return link, callback._open_session().config.tensorboard_dir
+                return link, link.config.tensorboard_dir
     return None, ""
 
 
