@@ -9,8 +9,6 @@ is replaced; what it had not finished is still in the shared memory. When nothin
 from __future__ import annotations
 
 import contextlib
-import logging
-import os
 import threading
 import time
 from typing import Any, Final
@@ -22,11 +20,10 @@ from ms_summary_bridge.live_writer.pack import pack_scalar
 from ms_summary_bridge.live_writer.ring import RingProducer
 from ms_summary_bridge.live_writer.run_config import LiveRunConfig
 from ms_summary_bridge.live_writer.writer_process import WriterProcess
-from ms_summary_bridge.training.faults import Once
+from ms_summary_bridge.training.faults import Faults
 
 __all__ = ["WriterLink"]
 
-_LOG: Final = logging.getLogger("ms_summary_bridge")
 _MAX_STARTS: Final = 3
 _MESSAGE_BYTES: Final = 256  # what a value of a message has around it
 _HEAVY: Final = ("histogram", "image", "pixels", "tensor", "landscape")
@@ -47,7 +44,6 @@ class WriterLink:
         self.config = config
         self._queue_bytes = queue_bytes
         self.stall_secs = stall_secs
-        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._ring: RingProducer | None = None
         self.writer: WriterProcess | None = None
@@ -57,8 +53,8 @@ class WriterLink:
         self.flushes = 0
         """How many flushes were asked for."""
         self._acknowledged = 0
-        self.warn = Once(lambda message: _LOG.warning("SummaryBridge: %s", message))
-        """Says something once for each kind."""
+        self._faults = Faults("SummaryBridge")
+        self.warn = self._faults.warn
         self._is_closed = False
         self.dropped: dict[str, int] = {}
         """Values that were not handed over, by kind."""
@@ -67,7 +63,7 @@ class WriterLink:
 
     def put(self, *message: Any) -> bool:
         """Hands over one message; returns whether it was taken."""
-        if os.getpid() != self._pid or self._is_closed:
+        if self._faults.is_forked or self._is_closed:
             return False
         with self._lock:
             return self._put(message)
@@ -82,7 +78,7 @@ class WriterLink:
             collected = {**collected, "scalar": [_packed(item) for item in collected["scalar"]]}
         if not any(collected.values()) or self.put("values", step, wall_time, collected):
             return
-        if os.getpid() != self._pid or self._is_closed:
+        if self._faults.is_forked or self._is_closed:
             return
         light = {plugin: items for plugin, items in collected.items() if plugin not in _HEAVY}
         is_taken = any(light.values()) and self.put("values", step, wall_time, light)
@@ -178,7 +174,7 @@ class WriterLink:
 
     def flush(self, timeout: float) -> bool:
         """Waits until all that was handed over is in the files; False where that takes over `timeout` seconds."""
-        if os.getpid() != self._pid or self._is_closed or self.writer is None:
+        if self._faults.is_forked or self._is_closed or self.writer is None:
             return self.starts == 0
         deadline = time.monotonic() + timeout
         number = 0
@@ -218,7 +214,7 @@ class WriterLink:
             False when that takes longer than `timeout` seconds, or the writer process does nothing any more. What it
             was given is then written as soon as it goes on.
         """
-        if os.getpid() != self._pid or self._is_closed:
+        if self._faults.is_forked or self._is_closed:
             return True
         self._is_closed = True
         if self.writer is None:

@@ -16,13 +16,12 @@ from typing import Any
 
 import mindspore
 from mindformers.core.callback import MFLossMonitor, build_callback
-from mindspore import Tensor
+from mindspore import Tensor, nn
 from mindspore.train.callback import RunContext
 from mindspore.train.callback._callback import InternalCallbackParam
 
 from ms_summary_bridge.mindformers import MindSporeTransformersMonitor, SummaryBridgeMonitor
-from ms_summary_bridge.runs.logdir import discover
-from ms_summary_bridge.runs.reading import read_points
+from tools.quickstart_check import read_series
 
 FLAG, SCALE, LR, NORM = Tensor(False), Tensor(1024.0), Tensor(0.125), Tensor([2.5])
 OUTPUTS = {
@@ -78,7 +77,7 @@ def count_steps(directory: Path, *, sink_size: int) -> dict[str, Any]:
     """What the callbacks are told beside a MFLossMonitor that goes on behind step 40, with epochs of 20 steps."""
     told: dict[str, list[Any]] = {name: [] for name in ("bridge epochs", "monitor", "begun", "ended")}
     name = f"sink-{sink_size}"
-    bridge = SummaryBridgeMonitor(str(directory / "bridge" / name), collect_graph=False, collect_freq=1)
+    bridge = SummaryBridgeMonitor(str(directory / "bridge" / name), collect_loss=False, collect_freq=1)
     bridge.landmark = lambda kind, text: told["bridge epochs"].append(text) if kind == "epoch" else None
     monitor = MindSporeTransformersMonitor(
         interval=0, backend="local", save_dir=str(directory), project=name, run_id="run", metrics=["epoch"]
@@ -86,6 +85,7 @@ def count_steps(directory: Path, *, sink_size: int) -> dict[str, Any]:
     monitor._recorder.resume = lambda: told["begun"].append(parameters.cur_step_num)
     monitor._recorder.pause = lambda: told["ended"].append(parameters.cur_step_num)
     parameters = make_parameters(MFLossMonitor(initial_step=40, dataset_size=20, origin_epochs=4), bridge, monitor)
+    parameters.train_network = nn.Dense(1, 1)
     parameters.update(dataset_sink_mode=sink_size > 0, sink_size=sink_size, net_outputs=Tensor(1.0), batch_num=20)
     context = RunContext(parameters)
     callbacks = (bridge, monitor)
@@ -108,9 +108,8 @@ def count_steps(directory: Path, *, sink_size: int) -> dict[str, Any]:
                     callback.on_train_epoch_end(context)
         for callback in callbacks:
             callback.on_train_end(context)
-    (run,) = discover(directory / "bridge" / name).runs
-    points = [point for point in read_points(run) if point.tag == "train_info/epoch"]
-    told["bridge"] = [[point.step, point.value.value] for point in points]
+    epochs = read_series(directory / "bridge" / name)["scalar", "train_info/epoch"]
+    told["bridge"] = [[step, epoch.value] for step, epoch in epochs.items()]
     told["monitor"] = [[row["step"], row["epoch"]] for row in read_journal(directory / name)]
     return told
 
