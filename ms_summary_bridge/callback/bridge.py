@@ -359,7 +359,7 @@ class SummaryBridge(HookNames, Callback, UserValues):
         last = self._steps.end_step(number)
         if last is None and self._steps.overlapped is not None:
             self._warn_of_overlap(number, self._steps.overlapped)
-        self._values.end_step(number, now, parameters)
+        self._values.end_step(last, number, now, parameters)
         self._collection.end_step(run_context, last, number, self._values)
 
     def _warn_of_overlap(self, first: int, reached: int) -> None:

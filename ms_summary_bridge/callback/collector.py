@@ -114,10 +114,11 @@ class WriterlessCollector:
         self.collector._dataset_sink_mode = is_sink
 
     def close(self) -> None:
-        """Ends the session; gives MindSpore's count of open records back."""
+        """Ends the session: gives MindSpore's count of open records back, and lets go of the optimizer."""
         if self._stand_in is not None:
             self._stand_in = None
             self.collector._record.close()
+            self.collector._temp_optimizer = None  # with all parameters of the network; it is found again
 
     def take(self) -> Collected:
         """Returns what was collected since the last call, by plugin."""

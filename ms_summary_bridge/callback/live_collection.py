@@ -76,7 +76,7 @@ class LiveCollection:
             collector.collect_step(parameters, keeps)
         collected: Collected = {}
         if is_due:
-            collected["scalar"] = values.scalars(parameters, self._steps.step, self._dashboard_loss)
+            collected["scalar"] = values.scalars(parameters, number, self._steps.step, self._dashboard_loss)
             collected["histogram"] = values.histograms()
         self._send(self._steps.step, collected)
 

@@ -50,7 +50,13 @@ def learning_rates(optimizer: Any, make_step: Any) -> dict[str, float]:
     return {f"lr/group_{index}": value for index, value in enumerate(values) if value is not None}
 
 
-def rate_reader(optimizer: Any, make_step: Any) -> Callable[[], dict[str, float]]:
+def _step_tensor(step: int) -> Any:
+    import mindspore
+
+    return mindspore.Tensor(step, mindspore.int32)
+
+
+def rate_reader(optimizer: Any, make_step: Any = _step_tensor) -> Callable[[], dict[str, float]]:
     """Returns what reads the learning rates again and again, as `learning_rates` does, which has the same arguments.
 
     What an optimizer is made with never changes. So for one rate for all, the usual case, no more is read than that.

@@ -552,7 +552,7 @@ def test_nothing_is_there_before_the_training_and_nothing_after_it(scenarios: Sc
     assert answer["during"] == [1, 1, 1]
     assert answer["after"] == [0, 0]
     assert answer["count"] == 0
-    assert answer["holds"] == "None", "no network is kept in memory"
+    assert answer["holds"] == [], "no network is kept in memory"
     assert answer["bridge is gone"]
 
 
