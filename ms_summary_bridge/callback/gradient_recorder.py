@@ -49,10 +49,10 @@ class _Judge:
         """
         self.was_asked = True
         reason = ""
-        known = [None if shape is None else tuple(shape) for shape in shapes or (None,)]
-        if None in known or _SPARSE in known:  # one while compiling, the other in PyNative mode
+        found = [None if shape is None else tuple(shape) for shape in shapes or (None,)]
+        if None in found or _SPARSE in found:  # one while compiling, the other in PyNative mode
             reason = "a gradient is sparse, such as that of an embedding with sparse=True"
-        elif known != self._shapes:
+        elif found != self._shapes:
             reason = "the gradients do not have the shapes of the optimizer's parameters, in their order"
         elif self._is_scale_known:
             pass

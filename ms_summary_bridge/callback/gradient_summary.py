@@ -87,7 +87,7 @@ class GradientSummary(nn.Cell):
             a number, a parameter, or a loss scaler of `mindspore.amp`.
 
     Raises:
-        UsageError: `network` is no training cell, its gradients or their scale cannot be known, or the pattern is
+        UsageError: `network` is not a training cell, its gradients or their scale cannot be known, or the pattern is
             wrong or matches no parameter.
 
     Example:
@@ -167,9 +167,9 @@ class GradientSummary(nn.Cell):
     def _can_record(self) -> bool:
         """Whether the first step that should have recorded has; says so if it did not even get there."""
         judges = [recorder.judge for recorder in self._recorders]
-        asked = [judge for judge in judges if judge.was_asked]
-        if asked:
-            return not all(judge.has_refused for judge in asked)
+        compiled = [judge for judge in judges if judge.was_asked]
+        if compiled:
+            return not all(judge.has_refused for judge in compiled)
         if os.environ.get(_CACHE) == "1":  # then nobody is asked, because nothing was compiled
             return True
         _LOG.warning(

@@ -66,10 +66,10 @@ class StepValues:
 
     # ------------------------------------------------------------------ what the framework tells
 
-    def begin_training(self, parameters: Any, others: Iterable[Any], told: Mapping[str, Any]) -> None:
-        """A training begins, beside other callbacks; `told` is what a framework around MindSpore knows of it."""
+    def begin_training(self, parameters: Any, others: Iterable[Any], options: Mapping[str, Any]) -> None:
+        """A training begins, beside other callbacks; `options` is what a framework around MindSpore knows of it."""
         given = TrainingParameters(parameters)
-        self.measuring, self._tells = join(given, "bridge", lambda: Measuring(read_facts(given, told), self._warn))
+        self.measuring, self._tells = join(given, "bridge", lambda: Measuring(read_facts(given, options), self._warn))
         self.measuring.follow()
         if self._tells:
             self.measuring.time_callbacks(others)

@@ -44,7 +44,7 @@ def learning_rates(optimizer: Any, make_step: Any) -> dict[str, float]:
         return {} if value is None else {"lr": value}
     groups: list[Any] = []
     for member in rate:  # one entry for each parameter; those of a group share theirs
-        if not any(member is known for known in groups):
+        if not any(member is group for group in groups):
             groups.append(member)
     values = [_rate_at(group, last, make_step) for group in groups]
     return {f"lr/group_{index}": value for index, value in enumerate(values) if value is not None}

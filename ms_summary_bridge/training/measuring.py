@@ -32,10 +32,10 @@ def join(parameters: TrainingParameters, role: Role, make: Callable[[], Measurin
 
     It is kept among MindSpore's parameters of the training. A second one of the same role gets a measure of its own.
     """
-    known = parameters.get(_KEY)
-    if isinstance(known, Measuring) and role not in known.roles:
-        known.roles.append(role)
-        return known, False
+    shared = parameters.get(_KEY)
+    if isinstance(shared, Measuring) and role not in shared.roles:
+        shared.roles.append(role)
+        return shared, False
     measuring = make()
     measuring.roles.append(role)
     parameters.keep(_KEY, measuring)

@@ -70,29 +70,29 @@ def callbacks_of(parameters: Any) -> list[Any]:
     return list(getattr(callbacks, "_callbacks", callbacks))
 
 
-def read_facts(parameters: TrainingParameters, told: Mapping[str, Any]) -> TrainingFacts:
+def read_facts(parameters: TrainingParameters, options: Mapping[str, Any]) -> TrainingFacts:
     """Returns what is known when a training begins.
 
     Args:
         parameters: Of the callback.
-        told: What a configuration, or a framework around MindSpore, says: `global_batch_size`, `seq_length`,
+        options: What a configuration, or a framework around MindSpore, says: `global_batch_size`, `seq_length`,
             `initial_step`, `micro_batch_num`, `micro_batch_interleave_num`, `gradient_accumulation_steps`,
             `calculate_per_token_loss`, `epochs`, `steps_per_epoch`; None and what is missing is looked for.
     """
     # MindFormers returns the sum over these; one per token still is a sum over interleaved ones (measured on 1.9.0).
     summed = ["micro_batch_interleave_num"]
-    if not told.get("calculate_per_token_loss"):
+    if not options.get("calculate_per_token_loss"):
         summed += ["micro_batch_num", "gradient_accumulation_steps"]
-    initial_step = int(told.get("initial_step") or 0)
+    initial_step = int(options.get("initial_step") or 0)
     return TrainingFacts(
-        epochs=told.get("epochs") or parameters.number("epoch_num") or None,
-        steps_per_epoch=told.get("steps_per_epoch") or _steps_per_epoch(parameters),
-        samples_per_step=told.get("global_batch_size"),
-        gradient_accumulation_steps=max(1, int(told.get("gradient_accumulation_steps") or 1)),
-        seq_length=told.get("seq_length") or seq_length_of_model(parameters),
+        epochs=options.get("epochs") or parameters.number("epoch_num") or None,
+        steps_per_epoch=options.get("steps_per_epoch") or _steps_per_epoch(parameters),
+        samples_per_step=options.get("global_batch_size"),
+        gradient_accumulation_steps=max(1, int(options.get("gradient_accumulation_steps") or 1)),
+        seq_length=options.get("seq_length") or seq_length_of_model(parameters),
         initial_step=initial_step,
-        steps_before=initial_step if told.get("epochs") else None,
-        loss_divisor=math.prod(max(1, int(told.get(name) or 1)) for name in summed),
+        steps_before=initial_step if options.get("epochs") else None,
+        loss_divisor=math.prod(max(1, int(options.get(name) or 1)) for name in summed),
     )
 
 
