@@ -4,16 +4,16 @@ Imports mindspore.
 
 Here is *when* to collect; what and how are in the modules below. Nothing of ours may stop or slow a training: every
 call from MindSpore is guarded, and says once what went wrong.
+
+The file is longer than others because all that a user sees of the callback is here: its arguments and its hooks.
 """
 
 from __future__ import annotations
 
 import atexit
-import contextlib
+import copy
 import functools
-import logging
 import os
-import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -23,15 +23,26 @@ import mindspore
 import numpy.typing as npt
 from mindspore.train.callback import Callback, SummaryCollector
 
-from ms_summary_bridge.callback.arguments import check_bytes, check_directory, check_seconds, check_switch
-from ms_summary_bridge.callback.collector import StockCollector, has_seam, without_training
+from ms_summary_bridge.callback.arguments import (
+    check_bytes,
+    check_directory,
+    check_seconds,
+    check_switch,
+    refuse_overrides,
+    specified_data,
+)
+from ms_summary_bridge.callback.collector import has_seam, without_training
 from ms_summary_bridge.callback.gradient_summary import GradientSummary
+from ms_summary_bridge.callback.live_collection import LiveCollection
 from ms_summary_bridge.callback.record import Record
 from ms_summary_bridge.callback.recording import Recording
-from ms_summary_bridge.callback.step_values import StepValues, metric_items
+from ms_summary_bridge.callback.step_count import StepCount
+from ms_summary_bridge.callback.step_values import StepValues
 from ms_summary_bridge.callback.user_values import UserValues
 from ms_summary_bridge.errors import UsageError
+from ms_summary_bridge.training.faults import Faults
 from ms_summary_bridge.training.hook_names import HookNames
+from ms_summary_bridge.training.parameters import callbacks_of
 
 if TYPE_CHECKING:
     from ms_summary_bridge.callback.fallback import Fallback
@@ -40,8 +51,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SummaryBridge"]
 
-_LOG: Final = logging.getLogger("ms_summary_bridge")
-_CLOSE_SECS: Final = 600.0  # as long as a slow disk may need for what waits at the end of a training
 _QUEUE_BYTES: Final = 512 << 20
 
 _Hook = TypeVar("_Hook", bound=Callable[..., None])
@@ -64,9 +73,7 @@ def _guarded(hook: _Hook) -> _Hook:
         except UsageError:
             raise  # a wrong set of callbacks: told before the first step
         except Exception as error:
-            self._warn(
-                f"{hook.__name__} {type(error).__name__}", f"{hook.__name__} failed, training goes on: {error!r}"
-            )
+            self._faults.fail(hook.__name__, error)
 
     return call  # type: ignore[return-value]
 
@@ -133,71 +140,71 @@ class SummaryBridge(HookNames, Callback, UserValues):
         queue_bytes: int = _QUEUE_BYTES,
     ) -> None:
         super().__init__()
-        self._refuse_overrides()
+        refuse_overrides(type(self), SummaryBridge)
         if isinstance(collect_freq, (str, os.PathLike)):
             raise TypeError(
                 f"collect_freq: must be an int, not {collect_freq!r}; the directory of the TensorBoard file is given "
                 f"by name: tensorboard_dir={os.fspath(collect_freq)!r}"
             )
-        for name, switch in (
-            ("graph", collect_graph),
-            ("trainable_params", collect_trainable_params),
-            ("loss", collect_loss),
-        ):
-            check_switch(f"collect_{name}", switch, or_none=True)
+        check_switch("collect_graph", collect_graph, or_none=True)
+        check_switch("collect_trainable_params", collect_trainable_params, or_none=True)
+        check_switch("collect_loss", collect_loss, or_none=True)
         check_switch("collect_lr", collect_lr)
         check_switch("collect_landmark", collect_landmark)
         check_seconds("flush_secs", flush_secs)
         check_bytes("queue_bytes", queue_bytes)
-        self._summary_dir = check_directory("summary_dir", summary_dir)
-        board = summary_dir if tensorboard_dir is None else tensorboard_dir
-        self._tensorboard_dir = check_directory("tensorboard_dir", board)
-        self._warned: set[str] = set()
-        self._max_file_size = max_file_size
-        self._flush_secs = float(flush_secs)
-        self._queue_bytes = queue_bytes
-        self._collects_lr = collect_lr
-        self._collects_landmark = collect_landmark
-        specified = _specified(
-            collect_specified_data, keep_default_action, collect_graph, collect_trainable_params, collect_loss
+        directory = check_directory("summary_dir", summary_dir)
+        self._make_run_files = functools.partial(
+            Recording,
+            directory,
+            check_directory("tensorboard_dir", summary_dir if tensorboard_dir is None else tensorboard_dir),
+            max_file_size=max_file_size,
+            flush_secs=float(flush_secs),
+            queue_bytes=queue_bytes,
         )
         self._collector = self._make_collector(
+            summary_dir=directory,
             collect_freq=collect_freq,
             num_process=num_process,
-            collect_specified_data=specified,
+            collect_specified_data=specified_data(
+                collect_specified_data, keep_default_action, collect_graph, collect_trainable_params, collect_loss
+            ),
             keep_default_action=keep_default_action,
             custom_lineage_data=custom_lineage_data,
             collect_tensor_freq=collect_tensor_freq,
             max_file_size=max_file_size,
             export_options=export_options,
         )
-        self._collects_histograms = collect_trainable_params is not False
-        self._collect_freq = collect_freq
-        self._reached = 0  # the last step of the trainings so far, as it was recorded
+        self._make_values = functools.partial(
+            StepValues,
+            self._collector._collect_specified_data if self._collector is not None else {},
+            collects_histograms=collect_trainable_params is not False,
+            collects_lr=collect_lr,
+        )
+        self._collects_landmark = collect_landmark
+        self._steps = StepCount(collect_freq)
         self._start_here()
 
     def _start_here(self) -> None:
         """Takes up work in this process: nothing of another one's is used."""
-        self._pid = os.getpid()
-        self._lock = threading.RLock()
-        self._session: Recording | None = None
-        self._stock: StockCollector | None = None
-        self._fallback: Fallback | None = None
+        self._faults = Faults("SummaryBridge")
+        self._run_files = self._make_run_files()
+        self._record = Record(self._add, self.flush, self._faults.warn, self._run_files.summary_dir)
+        self._collection: LiveCollection | Fallback = LiveCollection(
+            self._collector, self._run_files, self._steps, self._put_added, self._faults.warn
+        )
         self._summary_writer: BridgeSummaryWriter | None = None
-        self._own_record: Record | None = None
         self._depth = 0
         self._mode = ""
-        self._step = 0
-        self._behind = 0  # what the steps of this training are recorded behind
+        self._steps.reset()
         self._reset_training()
         atexit.register(_close_at_exit, weakref.ref(self))  # weakly: it would keep every model ever trained in memory
 
     def _move_here(self) -> None:
         """Takes up work in a forked child of the process that made the bridge, where a training begins."""
-        if os.getpid() != self._pid:
-            if self._stock is not None:  # the parent's training is not this one's
-                with contextlib.suppress(Exception):
-                    self._stock.close()
+        if self._faults.is_forked:
+            if isinstance(self._collection, LiveCollection):  # the parent's training is not this one's
+                self._collection.close()
             if self._collector is not None:
                 self._collector = without_training(self._collector)
             self._start_here()
@@ -211,42 +218,26 @@ class SummaryBridge(HookNames, Callback, UserValues):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self._steps = copy.copy(self._steps)  # a shallow copy of the bridge counts for itself
         self._start_here()
 
-    # ------------------------------------------------------------------ construction
-
-    def _refuse_overrides(self) -> None:
-        """Refuses a subclass that overrides what SummaryCollector calls inside, and a bridge never does.
-
-        Raises:
-            UsageError: It does.
-        """
-        for kind in type(self).__mro__[: type(self).__mro__.index(SummaryBridge)]:
-            for name in vars(kind):
-                if name in vars(SummaryCollector) and not hasattr(SummaryBridge, name):
-                    raise UsageError(
-                        f"{kind.__name__} overrides {name} of SummaryCollector, which SummaryBridge does not call: "
-                        "write on_train_step_end, or another hook, and self.add_scalar(tag, value) in its place"
-                    )
-
-    def _make_collector(self, **arguments: Any) -> SummaryCollector | None:
+    @staticmethod
+    def _make_collector(*, summary_dir: str, **arguments: Any) -> SummaryCollector | None:
         """Makes the SummaryCollector inside; None when its directory cannot be made, which is said once."""
         try:
-            return SummaryCollector(summary_dir=self._summary_dir, **arguments)
+            return SummaryCollector(summary_dir=summary_dir, **arguments)
         except (OSError, TypeError) as error:  # MindSpore makes a TypeError of "permission denied"
             if not isinstance(error, OSError) and not isinstance(error.__cause__, OSError):
                 raise
-            self._warn("summary_dir", f"nothing is recorded: {self._summary_dir} cannot be written: {error}")
+            Faults("SummaryBridge").warn(
+                "summary_dir", f"nothing is recorded: {summary_dir} cannot be written: {error}"
+            )
             return None
 
     def _reset_training(self) -> None:
-        self._last_step: int | None = None
-        self._tensor_steps = range(0)
+        """Lets go of a training's network and optimizer."""
         self._checkpoints: dict[int, str] = {}
-        specified = self._collector._collect_specified_data if self._collector is not None else {}
-        self._values = StepValues(
-            specified, collects_histograms=self._collects_histograms, collects_lr=self._collects_lr, warn=self._warn
-        )
+        self._values = self._make_values(warn=self._faults.warn)
 
     def training_options(self, parameters: Any) -> Mapping[str, Any]:
         """Returns what a framework around MindSpore knows of this training, as that of the monitor does."""
@@ -254,12 +245,7 @@ class SummaryBridge(HookNames, Callback, UserValues):
 
     def _is_ours(self) -> bool:
         """Whether this is the process that made the bridge: a forked child must neither write nor wait."""
-        return os.getpid() == self._pid and self._collector is not None
-
-    def _warn(self, kind: str, message: str) -> None:
-        if kind not in self._warned:
-            self._warned.add(kind)
-            _LOG.warning("SummaryBridge: %s", message)
+        return self._collector is not None and not self._faults.is_forked
 
     # ------------------------------------------------------------------ for users
 
@@ -269,61 +255,45 @@ class SummaryBridge(HookNames, Callback, UserValues):
         if self._summary_writer is None:
             from ms_summary_bridge.callback.tensorboardx import BridgeSummaryWriter
 
-            directory = self._open_session().config.tensorboard_dir
-            self._summary_writer = BridgeSummaryWriter(directory, self._link, self.flush)
+            directory = self._run_files.open().config.tensorboard_dir
+            self._summary_writer = BridgeSummaryWriter(directory, lambda: self.link, self.flush)
         return self._summary_writer
 
-    def _link(self) -> WriterLink | None:
-        return self._open_session().link if self._is_ours() else None
+    @property
+    def link(self) -> WriterLink | None:
+        """What hands values to the writer process; None where nothing is recorded."""
+        return self._run_files.open() if self._is_ours() else None
+
+    @property
+    def steps_behind(self) -> int:
+        """The step of the trainings before behind which this training's steps are recorded."""
+        return self._steps.behind
+
+    @property
+    def _step(self) -> int:
+        return self._steps.step
 
     def _put_user_value(self, plugin: str, tag: str, array: npt.NDArray[Any], step: int) -> None:
         if self._is_ours():
-            self._open_session().put_value(plugin, tag, array, step)
-
-    @property
-    def _record(self) -> Record:
-        """What sub-classes of SummaryCollector call `add_value` on."""
-        if self._own_record is None:
-            self._own_record = Record(self._add, self.flush, self._warn, self._summary_dir)
-        return self._own_record
+            self._run_files.put_value(plugin, tag, array, step)
 
     def _put_added(self) -> None:
-        if self._own_record is not None:
-            self._own_record.record(self._step)
+        self._record.record(self._steps.step)
 
     def landmark(self, kind: str, text: str) -> None:
         """Records a milestone as text in TensorBoard, under `milestones/<kind>`; not if `collect_landmark` is off."""
-        if self._collects_landmark and self._is_ours() and self._fallback is None:
-            self._open_session().put_milestone(self._step, kind, text)
+        if self._collects_landmark and self._is_ours():
+            self._collection.put_milestone(kind, text)
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Waits until all that was collected so far is in the files; False if that takes over `timeout` seconds."""
-        return self._session is None or not self._is_ours() or self._session.link.flush(timeout)
+        return not self._is_ours() or self._run_files.flush(timeout)
 
     def close(self) -> None:
         """Ends the session: all is in the files when this returns. The next value begins new ones."""
-        if not self._is_ours():
-            return
-        with self._lock:
-            session, self._session = self._session, None
-            stock, self._stock = self._stock, None
-            if stock is not None:
-                with contextlib.suppress(Exception):
-                    stock.close()
-            if session is not None:
-                session.link.close(_CLOSE_SECS)
-
-    def _open_session(self) -> Recording:
-        with self._lock:
-            if self._session is None:
-                self._session = Recording(
-                    self._summary_dir,
-                    self._tensorboard_dir,
-                    max_file_size=self._max_file_size,
-                    flush_secs=self._flush_secs,
-                    queue_bytes=self._queue_bytes,
-                )
-            return self._session
+        if self._is_ours():
+            self._collection.close()
+            self._run_files.close()
 
     # ------------------------------------------------------------------ called by MindSpore
 
@@ -338,22 +308,22 @@ class SummaryBridge(HookNames, Callback, UserValues):
         if self._depth > 0:
             return
         self._depth = 0
+        mode, self._mode = self._mode, ""
         try:
-            if error and error[0] is not None and self._mode:
-                self.landmark("error", f"{self._mode} ended by {error[0].__name__}: {error[1]}")
-                if self._mode == "train" and self._session is not None and self._is_ours() and not self._fallback:
-                    self._session.put_failure()
-            if self._fallback is not None and self._is_ours():
-                self._fallback.close(*error)
+            if self._is_ours():
+                if error and error[0] is not None and mode:
+                    self.landmark("error", f"{mode} ended by {error[0].__name__}: {error[1]}")
+                    if mode == "train":
+                        self._collection.put_failure()
+                self._collection.close(*error)
         except Exception as failure:
-            self._warn("exit", f"the end of the training could not be recorded: {failure!r}")
-        self._mode = ""
+            self._faults.warn("exit", f"the end of the training could not be recorded: {failure!r}")
         try:
             self.close()
         except Exception as failure:
-            self._warn("close", f"the files could not be closed: {failure!r}")
+            self._faults.warn("close", f"the files could not be closed: {failure!r}")
         self._values.measuring.leave()
-        self._reset_training()  # lets go of the network and its optimizer
+        self._reset_training()
 
     @_guarded
     def on_train_begin(self, run_context: Any) -> None:
@@ -362,11 +332,9 @@ class SummaryBridge(HookNames, Callback, UserValues):
         self._begin("train", run_context)
         self._values.measuring.leave()
         self._reset_training()
-        others = [callback for callback in _callbacks_of(parameters) if callback is not self]
+        others = [callback for callback in callbacks_of(parameters) if callback is not self]
         self._values.begin_training(parameters, others, self.training_options(parameters))
-        first = int(parameters.get("cur_step_num") or 0)
-        self._behind = max(0, self._reached - first) if self._fallback is None else 0
-        self._step = first + self._behind
+        self._steps.begin_training(int(parameters.get("cur_step_num") or 0))
         self._checkpoints = dict(enumerate(_saved_checkpoints(parameters)))  # of an earlier training
         size = f"{parameters.get('epoch_num')} epochs of {parameters.get('batch_num')} steps"
         self.landmark("training", f"training begins: {size}")
@@ -384,47 +352,38 @@ class SummaryBridge(HookNames, Callback, UserValues):
         self._note_checkpoints(parameters)  # saved after the last step, by whichever callback
         network = parameters.get("train_network")
         if isinstance(network, GradientSummary):
-            step = int(parameters.cur_step_num)
-            network.begin_step(step, is_collected=self._is_due(self._last_step, step))
+            number = int(parameters.cur_step_num)
+            network.begin_step(number, is_collected=self._steps.is_due(self._steps.last, number))
 
     @_guarded
     def on_train_step_end(self, run_context: Any) -> None:
         """Collects, if this step is the first or reaches a multiple of `collect_freq`."""
         parameters = run_context.original_args()
         now = time.monotonic()
-        step = int(parameters.cur_step_num)
-        last, self._last_step = self._last_step, step
-        if last is None:
-            self._place_steps(step)
-        self._step = step + self._behind
-        self._reached = max(self._reached, self._step)
-        self._values.end_step(step, now, parameters)
-        if self._fallback is not None:
-            self._fallback.collector.step_end(run_context)
-            self._put_added()
-            return
-        if parameters.get("dataset_sink_mode"):
-            self._warn("sink", "in data sink mode MindSpore calls back once for each sink: there is one point for each")
-        if last is None:
-            self._begin_collecting(parameters)
-        if self._stock is not None:
-            self._stock.save_landscape_checkpoint(parameters, "step")
-        is_due = self._is_due(last, step)
-        takes_tensors = last is None or _reaches(self._tensor_steps, last, step)
-        if is_due or takes_tensors:
-            self._put_added()
-            self._collect(parameters, is_due=is_due, takes_tensors=takes_tensors)
+        number = int(parameters.cur_step_num)
+        last = self._steps.end_step(number)
+        if last is None and self._steps.overlapped is not None:
+            self._warn_of_overlap(number, self._steps.overlapped)
+        self._values.end_step(last, number, now, parameters)
+        self._collection.end_step(run_context, last, number, self._values)
+
+    def _warn_of_overlap(self, first: int, reached: int) -> None:
+        if self._steps.can_move:
+            what = f"they are recorded behind step {reached} of the one before, which the viewers would hide otherwise"
+        else:
+            what = f"MindSpore's own writer records them so, and the viewers hide the one before, up to step {reached}"
+        self._faults.warn(
+            "steps",
+            f"this training counts its steps from {first} again: {what}. For a run of its own give each training a "
+            "new SummaryBridge with another directory",
+        )
 
     @_guarded
     def on_train_epoch_end(self, run_context: Any) -> None:
         """Notes the epoch, the checkpoint, the best loss."""
         parameters = run_context.original_args()
         self._values.measuring.step_clock.pause(time.monotonic())
-        if self._fallback is not None:
-            self._fallback.collector.epoch_end(run_context)
-            return
-        if self._stock is not None:
-            self._stock.save_landscape_checkpoint(parameters, "epoch")
+        self._collection.end_epoch(run_context)
         self._note_checkpoints(parameters)
         best = self._values.take_best_loss()
         better = "" if best is None else f", best loss so far {best:.6g}"
@@ -433,14 +392,9 @@ class SummaryBridge(HookNames, Callback, UserValues):
     @_guarded
     def on_train_end(self, run_context: Any) -> None:
         """Collects the training's lineage."""
-        if self._fallback is not None:
-            self._fallback.collector.end(run_context)
-            return
-        parameters = run_context.original_args()
-        self._put_added()
-        self._note_checkpoints(parameters)
-        self._end("train", parameters)
-        self.landmark("training", f"training ends at step {self._step}")
+        self._note_checkpoints(run_context.original_args())
+        self._collection.end_training(run_context)
+        self.landmark("training", f"training ends at step {self._steps.step}")
         self._mode = ""
 
     @_guarded
@@ -454,104 +408,40 @@ class SummaryBridge(HookNames, Callback, UserValues):
     def on_eval_end(self, run_context: Any) -> None:
         """Records the metrics under `eval/`, and the evaluation's lineage."""
         self._values.measuring.end_evaluation()
-        parameters = run_context.original_args()
-        if self._fallback is not None:
-            if self._mode == "eval":
-                self._fallback.collector.end(run_context)
-            return
-        metrics = dict(parameters.get("metrics") or {})
-        metrics.update(parameters.get("eval_results") or {})
-        collected: dict[str, list[dict[str, Any]]] = {}
-        for name, value in metrics.items():
-            for plugin, items in metric_items(name, value, self._warn).items():
-                collected.setdefault(plugin, []).extend(items)
-        self._put_added()
-        self._send(self._step, collected)
+        self._collection.end_evaluation(run_context, is_alone=self._mode == "eval")
         if self._mode == "eval":
-            self._end("eval", parameters)
             self._mode = ""
 
-    # ------------------------------------------------------------------ collecting
-
     def _begin(self, mode: str, run_context: Any) -> None:
-        parameters = run_context.original_args()
-        for other in _callbacks_of(parameters):
+        for other in callbacks_of(run_context.original_args()):
             if other is not self and isinstance(other, (SummaryCollector, SummaryBridge)):
                 name = type(other).__name__
                 raise UsageError(
                     f"{name} is in the list of callbacks beside SummaryBridge, which replaces it: remove one"
                 )
-        assert self._collector is not None
         self._mode = mode
         if not has_seam():
-            self._warn(
-                "seam",
-                f"MindSpore {mindspore.__version__} is not known to this version: its own writer is used, and its file "
-                "is followed for TensorBoard",
-            )
-            from ms_summary_bridge.callback.fallback import Fallback  # here: it brings the whole converter
+            self._fall_back()
+        self._collection.begin(mode, run_context)
 
-            self._fallback = Fallback(self._collector, self._summary_dir, self._tensorboard_dir, self._flush_secs)
-            self._fallback.begin(run_context)
-            return
-        self._open_session()
-        if self._stock is None:
-            stock = StockCollector(self._collector, self._warn)
-            try:
-                stock.open(mode, is_sink=bool(parameters.get("dataset_sink_mode")))
-            except (RuntimeError, OSError) as error:
-                self._warn("record", f"graph, input, lineage and summary operators are left out: {error}")
-            else:
-                self._stock = stock
+    def _fall_back(self) -> None:
+        """Leaves the collecting to MindSpore: what is inside of it is not known to this version."""
+        self._faults.warn(
+            "seam",
+            f"MindSpore {mindspore.__version__} is not known to this version: its own writer is used, and its file "
+            "is followed for TensorBoard",
+        )
+        from ms_summary_bridge.callback.fallback import Fallback  # here: it brings the whole converter
 
-    def _is_due(self, last: int | None, step: int) -> bool:
-        """Whether a step is collected: the first, and each that reaches a multiple of `collect_freq`."""
-        return last is None or step // self._collect_freq > last // self._collect_freq
-
-    def _place_steps(self, first: int) -> None:
-        """Lets a training that counts from the beginning again go on behind the one before, which else is hidden.
-
-        Both viewers drop the points of a tag that a lower step overtakes. A training that goes on by itself, from a
-        checkpoint, is left as it is.
-        """
-        if self._behind and first > self._reached:
-            self._behind = 0
-        if self._behind:
-            self._warn(
-                "steps",
-                f"this training counts its steps from {first} again: they are recorded behind step {self._reached} of "
-                "the one before, which the viewers would hide otherwise. For a run of its own give each training a "
-                "new SummaryBridge with another directory",
-            )
-
-    def _begin_collecting(self, parameters: Any) -> None:
-        """Does what only the first step can tell."""
-        if self._stock is not None:
-            self._stock.begin_train(parameters)
-            self._tensor_steps = self._stock.tensor_steps(parameters)
-
-    def _collect(self, parameters: Any, *, is_due: bool, takes_tensors: bool) -> None:
-        collected: dict[str, list[dict[str, Any]]] = {}
-        if self._stock is not None:
-            keeps = None if is_due and takes_tensors else (lambda plugin: (plugin == "tensor") == takes_tensors)
-            self._stock.collect_step(parameters, keeps)
-        if is_due:
-            collected["scalar"] = self._values.scalars(parameters)
-            collected["histogram"] = self._values.histograms()
-        self._send(self._step, collected)
-
-    def _send(self, step: int, collected: dict[str, list[dict[str, Any]]]) -> None:
-        """Sends what was collected, by SummaryCollector and by us, as one event."""
-        session = self._open_session()
-        merged = self._stock.take() if self._stock is not None else {}
-        for plugin, items in collected.items():
-            merged.setdefault(plugin, []).extend(items)
-        session.put_collected(step, merged)
-
-    def _end(self, mode: str, parameters: Any) -> None:
-        if self._stock is not None:
-            self._stock.end(parameters, mode)
-            self._send(0, {})
+        self._collection.close()
+        self._collection = Fallback(
+            self._collector,
+            self._run_files.summary_dir,
+            self._run_files.tensorboard_dir,
+            self._run_files.flush_secs,
+            self._put_added,
+        )
+        self._steps.can_move = False
 
     def _note_checkpoints(self, parameters: Any) -> None:
         for place, path in enumerate(_saved_checkpoints(parameters)):
@@ -561,10 +451,7 @@ class SummaryBridge(HookNames, Callback, UserValues):
 
 
 _OF_PROCESS: Final = frozenset(
-    (
-        *("_pid", "_lock", "_session", "_stock", "_fallback", "_summary_writer", "_own_record"),
-        *("_values", "_checkpoints", "_tensor_steps"),
-    )
+    ("_faults", "_run_files", "_record", "_collection", "_summary_writer", "_values", "_checkpoints")
 )
 """Attributes that `_start_here` makes anew, and no copy has."""
 
@@ -575,41 +462,6 @@ def _close_at_exit(reference: weakref.ref[SummaryBridge]) -> None:
         bridge.close()
 
 
-def _specified(
-    given: Any,
-    keeps_default: bool,
-    collect_graph: bool | None,
-    collect_trainable_params: bool | None,
-    collect_loss: bool | None,
-) -> Any:
-    """Returns `collect_specified_data` with the switches put in, and the landscape off unless it was asked for."""
-    if given is not None and not isinstance(given, dict):
-        return given  # SummaryCollector says what is wrong with it
-    data = dict(given or {})
-    if keeps_default:
-        data.setdefault("collect_landscape", None)
-    if collect_graph is not None:
-        data.setdefault("collect_graph", collect_graph)
-        data.setdefault("collect_dataset_graph", collect_graph)
-    if collect_trainable_params:
-        data.setdefault("histogram_regular", ".*")
-    if collect_loss is not None:
-        data.setdefault("collect_metric", collect_loss)
-    return data or given
-
-
-def _callbacks_of(parameters: Any) -> list[Any]:
-    callbacks = parameters.get("list_callback") or []
-    return list(getattr(callbacks, "_callbacks", callbacks))
-
-
 def _saved_checkpoints(parameters: Any) -> list[str]:
     """Returns the file that each ModelCheckpoint in the list saved last, empty where there is none."""
-    return [str(getattr(callback, "latest_ckpt_file_name", None) or "") for callback in _callbacks_of(parameters)]
-
-
-def _reaches(steps: range, last: int, step: int) -> bool:
-    """Whether one of `steps` lies above `last` and not above `step`."""
-    if not steps or step < steps[0] or last >= steps[-1]:
-        return False
-    return (min(step, steps[-1]) - steps[0]) // steps.step > (last - steps[0]) // steps.step
+    return [str(getattr(callback, "latest_ckpt_file_name", None) or "") for callback in callbacks_of(parameters)]

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import Any, Final
 
-__all__ = ["Collected", "StockCollector", "has_seam", "without_training"]
+__all__ = ["Collected", "WriterlessCollector", "has_seam", "without_training"]
 
 _METHODS: Final = (
     "_collect_graphs",
@@ -38,7 +38,7 @@ Collected = dict[str, list[dict[str, Any]]]
 
 
 def has_seam() -> bool:
-    """Whether this MindSpore has the internals that `StockCollector` needs."""
+    """Whether this MindSpore has the internals that `WriterlessCollector` needs."""
     try:
         from mindspore.train.callback import SummaryCollector
         from mindspore.train.summary import summary_record
@@ -74,11 +74,7 @@ class _StandIn:
     def flush(self) -> None:
         pass
 
-    def close(self) -> None:
-        pass
-
-    def join(self) -> None:
-        pass
+    close = join = flush
 
 
 class _Catcher:
@@ -91,26 +87,18 @@ class _Catcher:
         self.values.append(value)
 
 
-class StockCollector:
-    """One SummaryCollector without its writer process.
-
-    Args:
-        collector: A `mindspore.train.SummaryCollector`.
-        warn: Is told, once for each part, when a part cannot be collected.
-    """
+class WriterlessCollector:
+    """One SummaryCollector without its writer process. What it cannot collect is told once for each part."""
 
     def __init__(self, collector: Any, warn: Callable[[str, str], None]) -> None:
         self.collector = collector
         self._warn = warn
+        self._landscape = collector._collect_specified_data.get("collect_landscape")
         self._stand_in: _StandIn | None = None
         self._failed: set[str] = set()
 
     def open(self, mode: str, *, is_sink: bool) -> None:
-        """Begins a session in mode `train` or `eval`.
-
-        Raises:
-            RuntimeError: Another SummaryRecord is open in this process.
-        """
+        """Begins a session in mode `train` or `eval`; raises RuntimeError where another SummaryRecord is open."""
         from mindspore.train.summary import summary_record
 
         with _PATCH_LOCK:
@@ -126,10 +114,11 @@ class StockCollector:
         self.collector._dataset_sink_mode = is_sink
 
     def close(self) -> None:
-        """Ends the session; gives MindSpore's count of open records back."""
+        """Ends the session: gives MindSpore's count of open records back, and lets go of the optimizer."""
         if self._stand_in is not None:
             self._stand_in = None
             self.collector._record.close()
+            self.collector._temp_optimizer = None  # with all parameters of the network; it is found again
 
     def take(self) -> Collected:
         """Returns what was collected since the last call, by plugin."""
@@ -144,9 +133,9 @@ class StockCollector:
         The hyperparameters, too: they are in the lineage of a training, which MindSpore collects at its end.
         """
         collector = self.collector
-        known: weakref.ref[Any] | None = getattr(collector, _NETWORK, None)
+        last: weakref.ref[Any] | None = getattr(collector, _NETWORK, None)
         network = parameters.train_network
-        if known is not None and known() is not network:  # another model: what was found of the first one is void
+        if last is not None and last() is not network:  # another model: what was found of the first one is void
             collector._has_saved_graph, collector._temp_optimizer = False, None
         setattr(collector, _NETWORK, weakref.ref(network))
         if not collector._has_saved_graph:
@@ -189,7 +178,7 @@ class StockCollector:
 
     def save_landscape_checkpoint(self, parameters: Any, unit: str) -> None:
         """Saves a checkpoint for the loss landscape if one was asked for at this step or epoch."""
-        landscape = self.collector._collect_specified_data.get("collect_landscape")
+        landscape = self._landscape
         if not landscape or landscape.get("unit", "step") != unit:
             return
         number = parameters.cur_step_num if unit == "step" else parameters.cur_epoch_num
@@ -199,13 +188,11 @@ class StockCollector:
     def end(self, parameters: Any, mode: str) -> None:
         """Collects the lineage of a training or an evaluation."""
         collector = self.collector
-        if mode == "train":
-            self._try("train_lineage", lambda: collector._collect_train_lineage(parameters))
-        else:
-            self._try("eval_lineage", lambda: collector._collect_eval_lineage(parameters))
+        collect = collector._collect_train_lineage if mode == "train" else collector._collect_eval_lineage
+        self._try(f"{mode}_lineage", lambda: collect(parameters))
         collector._record.set_mode("eval")  # the summary operators' tensors belong to no step any more
         self._try("lineage", lambda: collector._record.record(step=0))
-        landscape = collector._collect_specified_data.get("collect_landscape")
+        landscape = self._landscape
         if mode == "train" and landscape:
             size, samples = landscape.get("landscape_size", 40), landscape.get("num_samples", 2048)
             create = landscape.get("create_landscape", {"train": True, "result": True})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Any, Final
 
 from ms_summary_bridge.convert.follow import follow_logdir
@@ -16,27 +17,26 @@ _LOG: Final = logging.getLogger("ms_summary_bridge")
 
 
 class Fallback:
-    """Runs a stock SummaryCollector, and converts what it writes.
+    """Runs a stock SummaryCollector, and converts what it writes; in the place of a `LiveCollection`.
 
-    Args:
-        collector: A `mindspore.train.SummaryCollector`.
-        summary_dir: Where it writes.
-        tensorboard_dir: Where the TensorBoard file goes.
-        poll_secs: How often to look for new records.
+    MindSpore's own writer counts its steps and knows no milestones. The user's own values have files of ours.
     """
 
-    def __init__(self, collector: Any, summary_dir: str, tensorboard_dir: str, poll_secs: float) -> None:
-        self.collector = collector
+    def __init__(
+        self, collector: Any, summary_dir: str, tensorboard_dir: str, poll_secs: float, put_added: Callable[[], None]
+    ) -> None:
+        self._collector = collector
         self._summary_dir = summary_dir
         self._tensorboard_dir = tensorboard_dir
         self._poll_secs = poll_secs
+        self._put_added = put_added
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def begin(self, run_context: Any) -> None:
-        """Begins a session."""
-        self.collector.__enter__()
-        self.collector.begin(run_context)
+    def begin(self, mode: str, run_context: Any) -> None:
+        """A training or an evaluation begins."""
+        self._collector.__enter__()
+        self._collector.begin(run_context)
         self._thread = threading.Thread(target=self._follow, name="ms_summary_bridge follower", daemon=True)
         self._thread.start()
 
@@ -53,12 +53,38 @@ class Fallback:
         except BridgeError as error:
             _LOG.warning("SummaryBridge: TensorBoard's file is no longer brought up to date: %s", error)
 
+    def end_step(self, run_context: Any, *_: Any) -> None:
+        """A step has ended."""
+        self._collector.step_end(run_context)
+        self._put_added()
+
+    def end_epoch(self, run_context: Any) -> None:
+        """An epoch has ended."""
+        self._collector.epoch_end(run_context)
+
+    def end_training(self, run_context: Any) -> None:
+        """A training has ended."""
+        self._collector.end(run_context)
+
+    def end_evaluation(self, run_context: Any, *, is_alone: bool) -> None:
+        """An evaluation has ended; of one inside a training SummaryCollector records nothing."""
+        if is_alone:
+            self._collector.end(run_context)
+
+    def put_milestone(self, kind: str, text: str) -> None:
+        """Does nothing: texts have no place in MindSpore's file."""
+
+    def put_failure(self) -> None:
+        """Does nothing: SummaryCollector is told by `close`."""
+
     def close(self, *error: Any) -> None:
-        """Ends the session; what MindSpore wrote last is converted before this returns."""
-        self.collector.__exit__(*error)
+        """Ends the session; what MindSpore wrote last is converted before this returns. May be called again."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._collector.__exit__(*(error or (None, None, None)))
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
+        thread.join()
         try:
             convert_logdir(self._summary_dir, self._tensorboard_dir, to="tensorboard")
         except BridgeError as failure:

@@ -23,13 +23,7 @@ _MINDSPORE: Final = "mindspore."
 
 
 class GradientPlace:
-    """A gradient operation with respect to parameters, as an attribute of a cell.
-
-    Args:
-        owner: The cell.
-        name: Of the attribute.
-        value: The attribute: the operation, or a function that closes over it.
-    """
+    """A gradient operation with respect to parameters: an attribute of a cell, itself or a function closing over it."""
 
     def __init__(self, owner: nn.Cell, name: str, value: Any) -> None:
         self.owner = owner
@@ -54,11 +48,8 @@ class GradientPlace:
 def find_places(cell: nn.Cell, optimizer: Any, *, is_scale_known: bool) -> list[GradientPlace]:
     """Returns the gradient operations of which each step of a training cell calls one, once.
 
-    Args:
-        cell: A one-step training cell.
-        optimizer: Its optimizer.
-        is_scale_known: Whether somebody says by what the gradients are scaled. Else they are those of a cell: a
-            function may scale the loss that it returns.
+    Where nobody says by what the gradients are scaled they must be those of a cell: a function may scale the loss that
+    it returns.
 
     Raises:
         UsageError: They cannot be found, or it cannot be known what they are.
@@ -92,11 +83,7 @@ def find_places(cell: nn.Cell, optimizer: Any, *, is_scale_known: bool) -> list[
 
 
 def _check(place: GradientPlace, function: Any, weights: Any, optimizer: Any, *, is_scale_known: bool) -> None:
-    """Refuses gradients of which it cannot be known what they are.
-
-    Raises:
-        UsageError: So.
-    """
+    """Raises UsageError for gradients of which it cannot be known what they are."""
     if getattr(place.operation, "return_ids", False):
         raise UsageError(f"GradientSummary: {place} returns names beside its gradients: leave return_ids out")
     if not is_scale_known and not isinstance(function, nn.Cell):

@@ -29,13 +29,7 @@ _SPARSE: Final = (-1,)
 
 
 class _Judge:
-    """Says whether the gradients of one place can be recorded, and keeps what it said.
-
-    Args:
-        place: The gradient operation.
-        optimizer: Whose parameters the gradients are of.
-        is_scale_known: Whether somebody says by what they are scaled.
-    """
+    """Says whether the gradients of one place can be recorded, and keeps what it said."""
 
     def __init__(self, place: GradientPlace, optimizer: Any, *, is_scale_known: bool) -> None:
         self.was_asked = False
@@ -48,18 +42,17 @@ class _Judge:
         self._is_scale_known = is_scale_known
 
     def ask(self, shapes: tuple[tuple[int, ...] | None, ...] | None, elements: int) -> bool:
-        """Returns whether to record.
+        """Returns whether to record, by the shapes of the gradients and the number of elements of the sens.
 
-        Args:
-            shapes: Of the gradients; None where one has none while compiling, as a sparse one.
-            elements: Of the sens; less than one where there are several, one for each output.
+        A shape is None where a gradient has none while compiling, as a sparse one. The elements are less than one
+        where there are several sens, one for each output.
         """
         self.was_asked = True
         reason = ""
-        known = [None if shape is None else tuple(shape) for shape in shapes or (None,)]
-        if None in known or _SPARSE in known:  # one while compiling, the other in PyNative mode
+        found = [None if shape is None else tuple(shape) for shape in shapes or (None,)]
+        if None in found or _SPARSE in found:  # one while compiling, the other in PyNative mode
             reason = "a gradient is sparse, such as that of an embedding with sparse=True"
-        elif known != self._shapes:
+        elif found != self._shapes:
             reason = "the gradients do not have the shapes of the optimizer's parameters, in their order"
         elif self._is_scale_known:
             pass
@@ -117,11 +110,7 @@ def _shape_of_sparse(gradient: Any) -> Any:
 class GradientRecorder(nn.Cell):
     """Takes the place of a gradient operation and hands what it returns to summary operators.
 
-    Args:
-        place: The operation.
-        optimizer: Knows the names and the order of the parameters.
-        chosen: Which gradients get a histogram.
-        loss_scale: What they are to be divided by; None for the sens.
+    The gradients `chosen` get a histogram. All are divided by `loss_scale`, or by the sens where it is None.
     """
 
     def __init__(self, place: GradientPlace, optimizer: Any, chosen: list[int], loss_scale: Any) -> None:

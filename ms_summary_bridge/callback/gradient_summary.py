@@ -29,11 +29,7 @@ _CACHE: Final = "MS_COMPILER_CACHE_ENABLE"  # MindSpore's switch to use graphs t
 
 
 class _Schedule:
-    """Says which steps are recorded. No cell: to set an attribute of a cell takes 10 us.
-
-    Args:
-        every: As for GradientSummary.
-    """
+    """Says which steps are recorded. Not a cell, of which to set an attribute takes 10 us."""
 
     def __init__(self, every: int | None) -> None:
         self.has_failed = False
@@ -91,7 +87,7 @@ class GradientSummary(nn.Cell):
             a number, a parameter, or a loss scaler of `mindspore.amp`.
 
     Raises:
-        UsageError: `network` is no training cell, its gradients or their scale cannot be known, or the pattern is
+        UsageError: `network` is not a training cell, its gradients or their scale cannot be known, or the pattern is
             wrong or matches no parameter.
 
     Example:
@@ -122,7 +118,7 @@ class GradientSummary(nn.Cell):
         found = getattr(cell, "optimizer", None)
         if found is None or not hasattr(found, "parameters"):
             raise UsageError(
-                f"GradientSummary: {type(cell).__name__} is no one-step training cell, it has no optimizer: "
+                f"GradientSummary: {type(cell).__name__} is not a one-step training cell, it has no optimizer: "
                 "give one as the second argument"
             )
         self.train_cell = cell
@@ -136,11 +132,9 @@ class GradientSummary(nn.Cell):
         self._has_recorded = False
 
     def begin_step(self, step: int, *, is_collected: bool) -> None:
-        """Says which step comes next. SummaryBridge calls it; without that, each call is one more step.
+        """Says which step comes next, and whether summary values will be collected after it.
 
-        Args:
-            step: Its number.
-            is_collected: Whether summary values will be collected after it.
+        SummaryBridge calls it; without that, each call is one more step.
         """
         self._schedule.begin_step(step, is_collected=is_collected)
 
@@ -173,9 +167,9 @@ class GradientSummary(nn.Cell):
     def _can_record(self) -> bool:
         """Whether the first step that should have recorded has; says so if it did not even get there."""
         judges = [recorder.judge for recorder in self._recorders]
-        asked = [judge for judge in judges if judge.was_asked]
-        if asked:
-            return not all(judge.has_refused for judge in asked)
+        compiled = [judge for judge in judges if judge.was_asked]
+        if compiled:
+            return not all(judge.has_refused for judge in compiled)
         if os.environ.get(_CACHE) == "1":  # then nobody is asked, because nothing was compiled
             return True
         _LOG.warning(
@@ -210,7 +204,7 @@ def _choose(optimizer: Any, pattern: str | None) -> list[int]:
     try:
         chosen = [index for index, name in enumerate(names) if re.match(pattern, name)]
     except re.error as error:
-        raise UsageError(f"GradientSummary: pattern {pattern!r} is no regular expression: {error}") from error
+        raise UsageError(f"GradientSummary: pattern {pattern!r} is not a regular expression: {error}") from error
     if not chosen:
-        raise UsageError(f"GradientSummary: pattern {pattern!r} matches no parameter; there are {', '.join(names[:5])}")
+        raise UsageError(f"GradientSummary: pattern {pattern!r} matches none of the parameters {', '.join(names[:5])}")
     return chosen

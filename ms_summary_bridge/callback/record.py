@@ -13,11 +13,8 @@ _PLUGINS: Final = ("scalar", "histogram", "image", "tensor")
 class Record:
     """Takes values as MindSpore's SummaryRecord does: those added are written with the step that is recorded next.
 
-    Args:
-        put: Writes one value: (plugin, tag, value, step).
-        flush: Waits until all is in the files.
-        warn: Is told, once for each kind, of what is not recorded.
-        log_dir: Directory of the files.
+    The bridge hands in how (plugin, tag, value, step) is put, how the files are flushed, and who is told once of each
+    (kind, message).
     """
 
     def __init__(

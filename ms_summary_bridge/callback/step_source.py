@@ -26,25 +26,18 @@ _TWICE: Final = 2
 
 
 class GradientCall(NamedTuple):
-    """One use of a gradient operation.
-
-    Attributes:
-        owner: The cell that has the operation.
-        name: Of the cell's attribute.
-        arguments: What it is called with, where these are attributes of the cell; UNKNOWN elsewhere.
-    """
+    """One use of a gradient operation: attribute `name` of the cell `owner`."""
 
     owner: nn.Cell
     name: str
     arguments: list[Any]
+    """What it is called with, where these are attributes of the cell; UNKNOWN elsewhere."""
 
 
 class StepSource:
     """Follows a step through the methods that it calls, the cell's own and those of the cells inside it.
 
-    Args:
-        is_operation: Whether an attribute of a cell is a gradient operation.
-        has_operation: Whether a cell has one.
+    It is handed in which attributes of a cell are gradient operations, and which cells have one.
     """
 
     def __init__(self, is_operation: Callable[[nn.Cell, str], bool], has_operation: Callable[[nn.Cell], bool]) -> None:
@@ -54,12 +47,9 @@ class StepSource:
         self._open: set[tuple[int, type, str]] = set()
 
     def count(self, owner: nn.Cell, method: str, after: type | None = None) -> int:
-        """Returns how many times a method takes gradients, on the path through it that does so most often.
+        """Returns how many times a method of a cell takes gradients, on the path through it that does so most often.
 
-        Args:
-            owner: The cell.
-            method: Name of its method.
-            after: Look only in the classes behind this one, as `super()` does.
+        It is looked for in the classes behind `after` only, as `super()` does.
         """
         kinds = type(owner).__mro__[: type(owner).__mro__.index(nn.Cell)]
         kinds = kinds if after is None else kinds[kinds.index(after) + 1 :]

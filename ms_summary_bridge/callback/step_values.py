@@ -3,7 +3,7 @@
 Imports mindspore. All numbers but the parameters come from `training.measuring`, in which a monitor beside the bridge
 takes part. `loss/auto` is what the network returned, as SummaryCollector records it: a sum where a framework sums over
 micro batches. MindInsight's dashboard draws the first two tags of the alphabet, so no scalar of a step has one before
-the loss: `epoch` and `grad_norm` are below `train_info/`.
+the loss: `epoch` and `grad_norm` are below `train_info/`. Of an evaluation, see `callback.dashboard_loss`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Final
 import mindspore
 import numpy as np
 
+from ms_summary_bridge.callback.dashboard_loss import DASHBOARD_LOSS, LOSS, DashboardLoss
 from ms_summary_bridge.training.facts import TrainingFacts
 from ms_summary_bridge.training.learning_rate import find_optimizer, rate_reader
 from ms_summary_bridge.training.measures import device_memory, read_outputs, to_array
@@ -59,18 +60,16 @@ class StepValues:
         """Measures the training, for a monitor beside the bridge too."""
         self.measuring.follow()
         self._tells = True  # whether nobody else says when steps begin and end
-        self._step: int | None = None  # the last one that has ended
-        self._optimizer: Any = None
         self._parameters: list[Any] = []
-        self._best: float | None = None
-        self._best_is_new = False
+        self._best_loss = math.inf
+        self._is_new_best = False
 
     # ------------------------------------------------------------------ what the framework tells
 
-    def begin_training(self, parameters: Any, others: Iterable[Any], told: Mapping[str, Any]) -> None:
-        """A training begins, beside other callbacks; `told` is what a framework around MindSpore knows of it."""
+    def begin_training(self, parameters: Any, others: Iterable[Any], options: Mapping[str, Any]) -> None:
+        """A training begins, beside other callbacks; `options` is what a framework around MindSpore knows of it."""
         given = TrainingParameters(parameters)
-        self.measuring, self._tells = join(given, "bridge", lambda: Measuring(read_facts(given, told), self._warn))
+        self.measuring, self._tells = join(given, "bridge", lambda: Measuring(read_facts(given, options), self._warn))
         self.measuring.follow()
         if self._tells:
             self.measuring.time_callbacks(others)
@@ -80,52 +79,51 @@ class StepValues:
         if self._tells:
             self.measuring.step_clock.note(("start", now, None))
 
-    def end_step(self, step: int, now: float, parameters: Any) -> None:
-        """A step, or a sink of several, has ended at `now`."""
-        last, self._step = self._step, step
+    def end_step(self, last: int | None, number: int, now: float, parameters: Any) -> None:
+        """A step, or a sink of several, has ended at `now`: the first one, or the next behind `last`."""
         if last is None:
             self._begin(TrainingParameters(parameters))
             steps = steps_of_first_call(TrainingParameters(parameters))
         else:
-            steps = step - last if step > last else 1
-        self.measuring.end_step((step, steps, None, None, None), now, tells=self._tells)
+            steps = number - last if number > last else 1
+        self.measuring.end_step((number, steps, None, None, None), now, tells=self._tells)
 
     def _begin(self, parameters: TrainingParameters) -> None:
         """Does what only the first step can tell."""
         complete_facts(self.measuring.facts, parameters)
-        self._optimizer = find_optimizer(parameters)
-        if self._optimizer is None:
+        optimizer = find_optimizer(parameters)
+        if optimizer is None:
             self._warn("optimizer", "no optimizer is found: learning rate and parameters are not recorded")
             return
-        self._parameters = self._choose_parameters()
-        self.measuring.rates.read_from(rate_reader(self._optimizer, _step_tensor))
+        self.measuring.rates.read_from(rate_reader(optimizer))
+        if self._collects_histograms and "histogram_regular" in self._specified:
+            regular = self._specified["histogram_regular"]
+            first = optimizer.parameters[:_FIRST_PARAMETERS]
+            matching = (each for each in optimizer.parameters if re.match(regular, each.name))
+            self._parameters = list(first if regular is None else matching)
 
     # ------------------------------------------------------------------ what is recorded
 
-    def _choose_parameters(self) -> list[Any]:
-        if not self._collects_histograms or "histogram_regular" not in self._specified:
-            return []
-        regular = self._specified["histogram_regular"]
-        if regular is None:
-            return list(self._optimizer.parameters[:_FIRST_PARAMETERS])
-        return [parameter for parameter in self._optimizer.parameters if re.match(regular, parameter.name)]
-
-    def scalars(self, parameters: Any) -> list[dict[str, Any]]:
-        """Returns the scalars of the step that has just ended."""
+    def scalars(self, parameters: Any, number: int, step: int, dashboard_loss: DashboardLoss) -> list[dict[str, Any]]:
+        """Returns the scalars of the step `number` that has just ended, and is recorded as `step`."""
         outputs = read_outputs(parameters.get("net_outputs"))
         items = []
         if self._specified.get("collect_metric"):
             if outputs.loss is None:
                 self._warn("loss", "the network's output holds no number that can be the loss")
             else:
-                items.append(scalar_item("loss/auto", outputs.loss))
-                if outputs.loss < (math.inf if self._best is None else self._best):  # a NaN is never the best
-                    self._best, self._best_is_new = outputs.loss, True
-        if not self._collects_lr or self._step is None:
+                items.append(scalar_item(LOSS, outputs.loss))
+                if dashboard_loss.is_needed:
+                    items.append(scalar_item(DASHBOARD_LOSS, outputs.loss))
+                else:
+                    dashboard_loss.keep(step, outputs.loss)
+                if outputs.loss < self._best_loss:  # a NaN is never the best
+                    self._best_loss, self._is_new_best = outputs.loss, True
+        if not self._collects_lr:
             return items
         extras: dict[str, float | None] = {"train_info/epoch": float(parameters.get("cur_epoch_num") or 0)}
         rate = outputs.learning_rate
-        extras |= self.measuring.rates.at(self._step) if rate is None else {"lr": rate}
+        extras |= self.measuring.rates.at(number) if rate is None else {"lr": rate}
         extras |= {"loss_scale": outputs.loss_scale, "train_info/grad_norm": outputs.grad_norm}
         window = self.measuring.take()
         if window is not None:
@@ -144,8 +142,8 @@ class StepValues:
 
     def take_best_loss(self) -> float | None:
         """Returns the lowest recorded loss if it is new since the last call, else None."""
-        is_new, self._best_is_new = self._best_is_new, False
-        return self._best if is_new else None
+        is_new, self._is_new_best = self._is_new_best, False
+        return self._best_loss if is_new else None
 
 
 def scalar_item(tag: str, number: float) -> dict[str, Any]:
@@ -161,7 +159,7 @@ def metric_items(name: str, value: Any, warn: Callable[[str, str], None]) -> dic
     """
     tag, array = f"eval/{name}", to_array(value)
     if array is None or not array.size or array.dtype.kind not in "biuf":
-        warn(f"metric {name}", f"the metric {name!r} is no number and is left out")
+        warn(f"metric {name}", f"the metric {name!r} is not a number and is left out")
         return {}
     if array.size == 1:
         return {"scalar": [scalar_item(tag, array.item())]}
@@ -169,7 +167,3 @@ def metric_items(name: str, value: Any, warn: Callable[[str, str], None]) -> dic
         return {"scalar": [scalar_item(f"{tag}/{index}", number) for index, number in enumerate(array.tolist())]}
     warn(f"metric {name}", f"the metric {name!r} has the shape {list(array.shape)} and is recorded as a histogram")
     return {"histogram": [{"tag": tag, "value": array}]}
-
-
-def _step_tensor(step: int) -> Any:
-    return mindspore.Tensor(step, mindspore.int32)

@@ -43,7 +43,7 @@ class _EventWriter:
             _LOG.warning("SummaryWriter: a walltime of %s cannot be shown; the present time is taken", event.wall_time)
             event.wall_time = time.time()
         link = self._link_of()
-        if link is not None and not link.put("board", event.SerializeToString(), self._child):
+        if link is not None and not link.put("event", event.SerializeToString(), self._child):
             link.count_dropped("SummaryWriter", 1)
 
     def flush(self) -> None:
@@ -66,13 +66,7 @@ class _LinkFileWriter(FileWriter):
 
 
 class BridgeSummaryWriter(SummaryWriter):
-    """Writes into a run's TensorBoard file.
-
-    Args:
-        logdir: Directory of the run's TensorBoard file.
-        link_of: Gives the link to the run's writer process; None when there is none.
-        flush: Waits until everything is in the files.
-    """
+    """Writes into a run's TensorBoard file, in `logdir`, through the link that `link_of` gives while there is one."""
 
     def __init__(self, logdir: str, link_of: LinkOf, flush: Callable[[], bool]) -> None:
         self._link_of = link_of

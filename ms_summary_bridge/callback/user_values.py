@@ -17,8 +17,10 @@ __all__ = ["UserValues"]
 class UserValues:
     """The `add_*` methods of a bridge."""
 
-    _step = 0
-    """The training's own."""
+    @property
+    def _step(self) -> int:
+        """The training's own."""
+        raise NotImplementedError
 
     def _put_user_value(self, plugin: str, tag: str, array: npt.NDArray[Any], step: int) -> None:
         """Takes one checked value."""

@@ -9,12 +9,6 @@ is replaced; what it had not finished is still in the shared memory. When nothin
 from __future__ import annotations
 
 import contextlib
-import json
-import logging
-import os
-import select
-import subprocess
-import sys
 import threading
 import time
 from typing import Any, Final
@@ -23,15 +17,14 @@ import numpy as np
 
 from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.live_writer.pack import pack_scalar
-from ms_summary_bridge.live_writer.ring import RingProducer, open_pipe
+from ms_summary_bridge.live_writer.ring import RingProducer
 from ms_summary_bridge.live_writer.run_config import LiveRunConfig
-from ms_summary_bridge.training.faults import Once
+from ms_summary_bridge.live_writer.writer_process import WriterProcess
+from ms_summary_bridge.training.faults import Faults
 
 __all__ = ["WriterLink"]
 
-_LOG: Final = logging.getLogger("ms_summary_bridge")
 _MAX_STARTS: Final = 3
-_STALL_SECS: Final = 30.0  # a writer process that takes nothing for so long is not waited for
 _MESSAGE_BYTES: Final = 256  # what a value of a message has around it
 _HEAVY: Final = ("histogram", "image", "pixels", "tensor", "landscape")
 
@@ -44,22 +37,24 @@ class WriterLink:
     Args:
         config: The run.
         queue_bytes: Most memory that collected values may take while they wait to be written.
+        stall_secs: A writer process that takes nothing for so long is not waited for.
     """
 
-    def __init__(self, config: LiveRunConfig, *, queue_bytes: int) -> None:
-        self._config = config
+    def __init__(self, config: LiveRunConfig, *, queue_bytes: int, stall_secs: float = 30.0) -> None:
+        self.config = config
         self._queue_bytes = queue_bytes
-        self._pid = os.getpid()
+        self.stall_secs = stall_secs
         self._lock = threading.Lock()
         self._ring: RingProducer | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._reports = -1
-        self._heard = b""
-        self._starts = 0
-        self._flushes = 0
+        self.writer: WriterProcess | None = None
+        """The process that runs; None before the first message, and when it was given up."""
+        self.starts = 0
+        """How often a writer process was started."""
+        self.flushes = 0
+        """How many flushes were asked for."""
         self._acknowledged = 0
-        self.warn = Once(lambda message: _LOG.warning("SummaryBridge: %s", message))
-        """Says something once for each kind."""
+        self._faults = Faults("SummaryBridge")
+        self.warn = self._faults.warn
         self._is_closed = False
         self.dropped: dict[str, int] = {}
         """Values that were not handed over, by kind."""
@@ -68,7 +63,7 @@ class WriterLink:
 
     def put(self, *message: Any) -> bool:
         """Hands over one message; returns whether it was taken."""
-        if os.getpid() != self._pid or self._is_closed:
+        if self._faults.is_forked or self._is_closed:
             return False
         with self._lock:
             return self._put(message)
@@ -83,7 +78,7 @@ class WriterLink:
             collected = {**collected, "scalar": [_packed(item) for item in collected["scalar"]]}
         if not any(collected.values()) or self.put("values", step, wall_time, collected):
             return
-        if os.getpid() != self._pid or self._is_closed:
+        if self._faults.is_forked or self._is_closed:
             return
         light = {plugin: items for plugin, items in collected.items() if plugin not in _HEAVY}
         is_taken = any(light.values()) and self.put("values", step, wall_time, light)
@@ -101,11 +96,7 @@ class WriterLink:
     def count_dropped(self, kind: str, count: int, what: str = "", size: int = 0) -> None:
         """Counts values that were not handed over, and says so once; at once of one that there can never be room for.
 
-        Args:
-            kind: Of the values.
-            count: How many.
-            what: Names the value, where it is one.
-            size: Its bytes.
+        Where it is one value, `what` names it and `size` is its bytes.
         """
         self.dropped[kind] = self.dropped.get(kind, 0) + count
         if self._ring is not None and size + _MESSAGE_BYTES > self._ring.size:
@@ -114,7 +105,7 @@ class WriterLink:
                 room = f"ulimit -f leaves room for {self._ring.size}"
             self.warn(f"size {what.partition(',')[0]}", f"{what} has {size} bytes and is always left out: {room}")
             return
-        if self._starts >= _MAX_STARTS and self._process is None:
+        if self.starts >= _MAX_STARTS and self.writer is None:
             return  # said already: there is no writer process
         self.warn(
             "dropped",
@@ -123,93 +114,57 @@ class WriterLink:
         )
 
     def _put(self, message: tuple[Any, ...]) -> bool:
+        writer = self.writer or self._start()
+        if writer is None:
+            return False
+        assert self._ring is not None
         try:
-            if self._process is None and not self._start():
-                return False
-            assert self._ring is not None
             is_taken = self._ring.put(message)
         except BrokenPipeError:
-            return self._replace()  # which hands on what was put
+            return self._replace(writer)  # which hands on what was put
         except (OSError, ValueError, TypeError, AttributeError, MemoryError) as error:
             self.warn(f"put {type(error).__name__}", f"a collection could not be handed to the writer: {error!r}")
             return False
-        self._listen()
+        self._listen(writer)
         return is_taken
 
-    def _start(self) -> bool:
+    def _start(self) -> WriterProcess | None:
         """Starts the writer process, at most three times."""
-        if self._starts >= _MAX_STARTS:
-            return False
-        self._starts += 1
+        if self.starts >= _MAX_STARTS:
+            return None
+        self.starts += 1
         try:
             if self._ring is None:
                 self._ring = RingProducer(self._queue_bytes)
-            reports, theirs = open_pipe()
-            memory, doorbell = self._ring.memory_fd, self._ring.doorbell_fd
-            # Without the working directory, which -c puts first, and the training's search path behind the standard
-            # library: a json.py in the one and a types.py in the other, put there late, are not the training's own.
-            arguments = [str(memory), str(doorbell), str(theirs), str(self._pid), *self._config.to_arguments()]
-            end = 1 + len(arguments)
-            code = f"import sys; del sys.path[:sys.path[0] == '']; sys.path += sys.argv[{end}:]; "
-            code += f"from ms_summary_bridge.live_writer.worker_start import start; start(sys.argv[1:{end}])"
-            flags = ["-S", f"-Xutf8={sys.flags.utf8_mode}"]  # -S: see `worker_start`; utf8: names mean the same to both
-            if sys.flags.ignore_environment:  # PYTHONHOME of another Python
-                flags.append("-E")
-            # Not a fork: a copy of a training process holds its memory, its threads' locks and its protobuf settings.
-            self._process = subprocess.Popen(
-                [sys.executable, *flags, "-c", code, *arguments, *_search_path()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=(memory, doorbell, theirs),
-                env=_environment(),
-                start_new_session=True,
-            )
+            self.writer = WriterProcess(self._ring, self.config)
         except (OSError, ValueError) as error:
             self.warn("start", f"the writer process cannot be started, nothing is recorded: {error}")
-            self._starts = _MAX_STARTS
-            return False
-        os.close(theirs)
-        self._ring.close_consumer_ends()
-        os.set_blocking(reports, False)
-        self._reports = reports
-        return True
+            self.starts = _MAX_STARTS
+        return self.writer
 
-    def _replace(self) -> bool:
+    def _replace(self, writer: WriterProcess) -> bool:
         """Starts another writer process in place of one that is gone, and hands it what waits."""
         assert self._ring is not None
         while True:
-            if self._process is not None:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._process.wait(0.1)
-            self._process = self.result = None
-            self._heard = b""
-            os.close(self._reports)
-            self._reports = -1
+            self.writer = self.result = None
+            writer.forget()
             self.warn("died", "the writer process has died; another one goes on in new files")
             self._ring.reattach()
-            if not self._start():
+            started = self._start()
+            if started is None:
                 self.warn("given up", "the writer process keeps dying: recording ends, training goes on")
                 self.count_dropped("collection", self._ring.backlog)
                 self._ring.close_consumer_ends()
                 self._ring.close()
                 return False
+            writer = started
             with contextlib.suppress(BrokenPipeError):  # died as well
                 self._ring.wake_consumer()
                 return True
 
-    def _has_ended(self) -> bool:
-        return self._process is None or self._process.poll() is not None
-
-    def _listen(self) -> None:
-        """Reads what the writer process reports: warnings, acknowledged flushes, the result."""
-        if self._reports < 0:
-            return
-        with contextlib.suppress(BlockingIOError):
-            self._heard += os.read(self._reports, 1 << 16)
-        *lines, self._heard = self._heard.split(b"\n")
-        for line in lines:
-            report = json.loads(line)
+    def _listen(self, writer: WriterProcess) -> None:
+        """Takes what the writer process reports: warnings, acknowledged flushes, the result."""
+        for report in writer.read_reports():
             if "warning" in report:
                 self.warn(report["warning"], report["warning"])
             elif "ack" in report:
@@ -218,67 +173,59 @@ class WriterLink:
                 self.result = report["end"]
 
     def flush(self, timeout: float) -> bool:
-        """Waits until everything handed over so far is in the files.
-
-        Returns:
-            False when that took longer than `timeout` seconds, or cannot be.
-        """
-        if os.getpid() != self._pid or self._is_closed or self._process is None:
-            return self._starts == 0
+        """Waits until all that was handed over is in the files; False where that takes over `timeout` seconds."""
+        if self._faults.is_forked or self._is_closed or self.writer is None:
+            return self.starts == 0
         deadline = time.monotonic() + timeout
         number = 0
         while True:
             with self._lock:  # not held while waiting: the training thread must be able to put
-                if not number and self._put(("flush", self._flushes + 1)):
-                    self._flushes += 1
-                    number = self._flushes
-                if not self._attend():
+                if not number and self._put(("flush", self.flushes + 1)):
+                    self.flushes += 1
+                    number = self.flushes
+                writer = self._attend()
+                if writer is None:
                     return False
                 if number and self._acknowledged >= number:
                     return True
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            self._wait(min(left, 0.1))
+            writer.wait_for_report(min(left, 0.1))
 
-    def _attend(self) -> bool:
+    def _attend(self) -> WriterProcess | None:
         """Listens to the writer process, tells it what it could not be told before, and replaces it if it is gone."""
-        if self._process is None or self._ring is None:
-            return False
-        has_ended = self._has_ended()
-        self._listen()  # after that, so as not to miss its last words
+        writer = self.writer
+        if writer is None or self._ring is None:
+            return None
+        has_ended = writer.has_ended
+        self._listen(writer)  # after that, so as not to miss its last words
         if has_ended and self.result is None and self._ring.backlog:
-            return self._replace()
+            self._replace(writer)
+            return self.writer
         with contextlib.suppress(BrokenPipeError):
             self._ring.wake_consumer()
-        return True
-
-    def _wait(self, secs: float) -> None:
-        """Waits until the writer process reports something or has ended."""
-        poll = select.poll()  # not select(), which knows no descriptor above 1023
-        poll.register(self._reports, select.POLLIN)
-        poll.poll(secs * 1000)
+        return writer
 
     def close(self, timeout: float) -> bool:
         """Waits until everything is written and the writer process has ended; may be called again.
 
         Returns:
-            False when that took longer than `timeout` seconds, or the writer process does nothing any more. What it
+            False when that takes longer than `timeout` seconds, or the writer process does nothing any more. What it
             was given is then written as soon as it goes on.
         """
-        if os.getpid() != self._pid or self._is_closed:
+        if self._faults.is_forked or self._is_closed:
             return True
         self._is_closed = True
-        if self._process is None:
+        if self.writer is None:
             self._say_dropped()
             return True
         with self._lock:
             assert self._ring is not None
             is_done = self._finish(self._ring, time.monotonic() + timeout)
             self._ring.close()
-            if self._reports >= 0:
-                os.close(self._reports)
-                self._reports = -1
+            if self.writer is not None:
+                self.writer.forget()
         if not is_done:
             self.warn("close", "the writer process is not done yet; it goes on by itself until all is written")
         elif self.result is None:
@@ -295,15 +242,16 @@ class WriterLink:
             if not is_told:
                 with contextlib.suppress(BrokenPipeError):
                     is_told = ring.put(("close",))
-            has_ended = self._has_ended()
-            if not self._attend() or (has_ended and self._has_ended()):  # and not replaced
+            writer = self.writer
+            has_ended = writer is not None and writer.has_ended
+            if (attended := self._attend()) is None or (has_ended and attended is writer):
                 return True
             if ring.backlog != backlog:
                 backlog = ring.backlog
-                deadline_of_stall = now + _STALL_SECS
+                deadline_of_stall = now + self.stall_secs
             if now >= min(deadline, deadline_of_stall):
                 return False
-            self._wait(0.05)
+            attended.wait_for_report(0.05)
 
     def _say_dropped(self) -> None:
         """Says at the end what is missing, and how much."""
@@ -322,22 +270,3 @@ def _packed(item: dict[str, Any]) -> dict[str, Any]:
         return {**item, "value": pack_scalar(np.asarray(item["value"]))}
     except (InvalidValueError, TypeError, ValueError, ArithmeticError):
         return item  # the writer process says what is wrong with it, and counts it
-
-
-def _search_path() -> list[str]:
-    """Where the training finds modules: whatever else a script put into `sys.path`, imports pass over it."""
-    given: list[Any] = sys.path
-    paths = [path for path in given if isinstance(path, str)]
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    if root not in paths:  # found by an import hook
-        paths.append(root)
-    return paths
-
-
-def _environment() -> dict[str, str]:
-    """The training's environment, without what it set for its own needs: threads for numpy, slow protobuf."""
-    environment = dict(os.environ)
-    environment.pop("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", None)
-    environment.pop("PYTHONPATH", None)  # in `_search_path`
-    environment.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
-    return environment

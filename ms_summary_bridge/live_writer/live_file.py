@@ -33,8 +33,7 @@ class LiveFile:
         head: Payloads that every file begins with.
         warn: Is told of trouble, once for each kind of trouble.
         max_file_bytes: A record that would take a file beyond this opens the next one; None for one file.
-        open_mode: Permissions while it grows; None leaves them to the umask.
-        closed_mode: Permissions once it is closed; None leaves them as they are.
+        modes: Permissions while it grows, and once it is closed; None leaves them to the umask.
     """
 
     def __init__(
@@ -45,8 +44,7 @@ class LiveFile:
         warn: Callable[[str, str], None],
         *,
         max_file_bytes: int | None = None,
-        open_mode: int | None = None,
-        closed_mode: int | None = None,
+        modes: tuple[int, int] | None = None,
     ) -> None:
         self._directory = directory
         self._name_of = name_of
@@ -57,8 +55,7 @@ class LiveFile:
         bounds = [bound for bound in (max_file_bytes, self._file_limit) if bound is not None]
         self._max_file_bytes = min(bounds, default=None)
         self._least_bytes = sum(len(payload) + _FRAME_BYTES for payload in head)
-        self._open_mode = open_mode
-        self._closed_mode = closed_mode
+        self._modes = modes
         self._writer: RecordWriter | None = None
         self._number = 0  # of the next file, so that a later one never takes an earlier name
         self._head_bytes = 0
@@ -75,13 +72,11 @@ class LiveFile:
             self._warn("limit", f"a record of {size} bytes is left out: a file may have {self._file_limit} (ulimit -f)")
             return
         if self._writer is not None and self._is_full_for(self._writer, size):
-            self._finish()
-        writer = self._writer
+            self.close()
+        writer = self._writer or self._open()
         if writer is None:
-            writer = self._open()
-            if writer is None:
-                self.dropped += 1
-                return
+            self.dropped += 1
+            return
         if writer.waiting_bytes > _MAX_WAITING_BYTES:
             self.dropped += 1
             return
@@ -97,23 +92,16 @@ class LiveFile:
         return writer.offset + size > self._max_file_bytes
 
     def _open(self) -> RecordWriter | None:
-        start = self._number
-        taken = start
-
-        def name_of(number: int) -> str:
-            nonlocal taken
-            taken = start + number
-            return self._name_of(taken)
-
+        number = self._number
         try:
-            writer = create_unique(self._directory, name_of)
+            writer = create_unique(self._directory, self._next_name)
         except LogdirError as error:
+            self._number = number
             self._warn("open", f"{error}; it is tried again with the next value")
             return None
-        self._number = taken + 1
-        if self._open_mode is not None:
+        if self._modes is not None:
             with contextlib.suppress(OSError):
-                os.chmod(writer.path, self._open_mode)
+                os.chmod(writer.path, self._modes[0])
         for payload in self._head:
             writer.write(payload)
         self._head_bytes = writer.offset
@@ -121,6 +109,11 @@ class LiveFile:
         self._sure = self._head_bytes
         self._writer = writer
         return writer
+
+    def _next_name(self, _: int) -> str:
+        name = self._name_of(self._number)
+        self._number += 1
+        return name
 
     def flush(self) -> bool:
         """Hands everything to the operating system; returns whether that was possible."""
@@ -169,7 +162,8 @@ class LiveFile:
         self._warn("gone", f"{gone.path} was removed or replaced while it was written; {place}")
         return is_flushed
 
-    def _finish(self) -> None:
+    def close(self) -> None:
+        """Writes what can be written, and closes; may be called again. What is written next opens another file."""
         if self._writer is not None and not self._is_in_place(self._writer):
             self.flush()
         writer, self._writer = self._writer, None
@@ -187,13 +181,9 @@ class LiveFile:
             if is_ours:
                 self.dropped += writer.waiting_records
                 self._warn("close", f"{error}; {writer.waiting_records} records are lost")
-        if self._closed_mode is not None and is_ours:
+        if self._modes is not None and is_ours:
             with contextlib.suppress(OSError):
-                os.chmod(writer.path, self._closed_mode)
-
-    def close(self) -> None:
-        """Writes what can be written, and closes; may be called again."""
-        self._finish()
+                os.chmod(writer.path, self._modes[1])
 
 
 def _inode(path: str) -> tuple[int, int] | None:

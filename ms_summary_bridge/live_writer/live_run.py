@@ -38,49 +38,34 @@ _CLOSED_MODE: Final = 0o400
 
 
 class LiveRun:
-    """Writes one run; no call raises for what the disk does.
-
-    Args:
-        config: Where and under which names.
-        warn: Called with (kind, message); the caller passes on the first of each kind.
-    """
+    """Writes one run; no call raises for what the disk does, which `warn` is told as (kind, message)."""
 
     def __init__(self, config: LiveRunConfig, warn: Callable[[str, str], None]) -> None:
         self._config = config
         self._warn = warn
         self.unpackable: Counter[str] = Counter()
         """Values that MindSpore's format cannot hold, by kind."""
-        version = mindspore.MindSporeEncoder().encode(Event(config.wall_time, 0, FileVersion("")))
         self._mindspore = mindspore.MindSporeEncoder()
         self._tensorboard = tensorboard.TensorBoardEncoder()
         self._series = SeriesTable()
-        assert version.payload is not None
-        self.summary = self._mindspore_file("_MS", [version.payload])
+        version = _payload(mindspore.MindSporeEncoder(), Event(config.wall_time, 0, FileVersion("")))
+        self.summary = self._mindspore_file("_MS", [version])
         self.lineage = self._mindspore_file("_lineage", [])
-        self._boards: dict[str, LiveFile] = {}
-        self.board = self._board("")
-        self._session = LiveSession(config.wall_time, self.board.write)
+        self._event_files: dict[str, LiveFile] = {}
+        self.event_file = self._event_file("")
+        self._session = LiveSession(config.wall_time, self.event_file.write)
 
     def _mindspore_file(self, suffix: str, head: list[bytes]) -> LiveFile:
-        config = self._config
+        config, modes = self._config, (_OPEN_MODE, _CLOSED_MODE)
 
         def name_of(number: int) -> str:  # MindInsight orders by the seconds, so a later file gets a later second
             return f"events.out.events.summary.{config.seconds + number}.{config.device}.{config.host}{suffix}"
 
-        return LiveFile(
-            config.summary_dir,
-            name_of,
-            head,
-            self._warn,
-            max_file_bytes=config.max_file_size,
-            open_mode=_OPEN_MODE,
-            closed_mode=_CLOSED_MODE,
-        )
+        return LiveFile(config.summary_dir, name_of, head, self._warn, max_file_bytes=config.max_file_size, modes=modes)
 
-    def _board(self, child: str) -> LiveFile:
+    def _event_file(self, child: str) -> LiveFile:
         """Returns the TensorBoard file of the run, or of a child run that tensorboardX's calls make below it."""
-        board = self._boards.get(child)
-        if board is None:
+        if child not in self._event_files:
             config = self._config
             stem = f"{config.host}.{config.pid}.{config.device}"
 
@@ -88,16 +73,11 @@ class LiveRun:
                 return f"events.out.tfevents.{config.seconds:010d}.{stem}.{number:04d}"
 
             version = FileVersion(tensorboard.FILE_VERSION, WRITER_LIVE)
-            head = self._encode(Event(config.wall_time, 0, version, tensorboard.FORMAT))
+            head = _payload(self._tensorboard, Event(config.wall_time, 0, version, tensorboard.FORMAT))
             directory = os.path.join(config.tensorboard_dir, child) if child else config.tensorboard_dir
-            board = LiveFile(directory, name_of, [head], self._warn, max_file_bytes=config.max_file_size)
-            self._boards[child] = board
-        return board
-
-    def _encode(self, event: Event) -> bytes:
-        payload = self._tensorboard.encode(event).payload
-        assert payload is not None
-        return payload
+            file = LiveFile(directory, name_of, [head], self._warn, max_file_bytes=config.max_file_size)
+            self._event_files[child] = file
+        return self._event_files[child]
 
     def write_values(self, step: int, wall_time: float, collected: dict[str, list[dict[str, Any]]]) -> None:
         """Writes the arrays of one collection, `{plugin: [{"tag": ..., "value": array}, ...]}`, to both files."""
@@ -131,7 +111,7 @@ class LiveRun:
             self.summary.write(encoded.payload)
         fresh = self._series.observe(event, event.content) if isinstance(event.content, Summary) else event
         if fresh is not None:
-            self._write_board(fresh)
+            self._write_tensorboard(fresh)
 
     def _drop(self, plugin: str, tag: str, reason: str, step: int = 0) -> None:
         self.unpackable[plugin] += 1
@@ -139,14 +119,14 @@ class LiveRun:
             f"pack {plugin} {tag}", f"{plugin} {tag!r} at step {step} cannot be written and is left out: {reason}"
         )
 
-    def _write_board(self, event: Event) -> None:
+    def _write_tensorboard(self, event: Event) -> None:
         encoded = self._tensorboard.encode(event)
         if encoded.payload is not None:
-            self.board.write(encoded.payload)
+            self.event_file.write(encoded.payload)
             return
         for loss in encoded.losses:  # nothing of it is shown, though MindSpore's file may have it
             what = f"{loss.kind} {loss.tag!r}" if loss.tag else loss.kind
-            self._warn(f"board {loss.kind} {loss.tag}", f"{what} is not in TensorBoard's file: {loss.reason}")
+            self._warn(f"tensorboard {loss.kind} {loss.tag}", f"{what} is not in TensorBoard's file: {loss.reason}")
 
     def write_whole(self, plugin: str, wall_time: float, data: bytes) -> None:
         """Writes the graph (a `ModelProto`) or one kind of lineage, as MindSpore serialised it.
@@ -156,13 +136,10 @@ class LiveRun:
         """
         head = wire.fixed64(b"\x09", wall_time)
         if plugin == "graph":
-            graph = b""
-            for key, a, b in wire.fields(data, 0, len(data)):
-                if key == 0x22:
-                    graph = data[a:b]
+            graph = next((data[a:b] for key, a, b in wire.fields(data, 0, len(data)) if key == 0x22), b"")
             payload = head + wire.length_delimited(b"\x22", graph)
             self.summary.write(payload)
-            self._write_board(Event(wall_time, 0, Opaque("graph", payload), mindspore.FORMAT))
+            self._write_tensorboard(Event(wall_time, 0, Opaque("graph", payload), mindspore.FORMAT))
         elif plugin == "hyperparameters":  # of the training that begins: its record is written at its end
             self._session.start(wall_time, data)
         elif plugin == "failure":
@@ -175,21 +152,20 @@ class LiveRun:
             self.lineage.write(payload)
             self._session.note(plugin, payload, self._tensorboard.names.kinds)
             if plugin == "dataset_graph":
-                self._write_board(Event(wall_time, 0, Opaque(plugin, payload), mindspore.FORMAT))
+                self._write_tensorboard(Event(wall_time, 0, Opaque(plugin, payload), mindspore.FORMAT))
         else:
             self._drop(plugin, "", "not a kind of summary")
 
     def write_note(self, step: int, wall_time: float, tag: str, text: str) -> None:
         """Writes a text for TensorBoard; MindSpore's format has no place for one."""
-        payload = self._tensorboard.encode_note(step, wall_time, tag, text)
-        self.board.write(payload)
+        self.event_file.write(self._tensorboard.encode_note(step, wall_time, tag, text))
 
-    def write_board_event(self, payload: bytes, child: str) -> None:
+    def write_user_event(self, payload: bytes, child: str) -> None:
         """Writes one event that a `SummaryWriter` made, to the run or to a child run."""
         event = tensorboard.TensorBoardDecoder().decode(payload)
         if not isinstance(event.content, FileVersion):
             mark = b"" if child else encode_writer(WRITER_USER)
-            self._board(child).write(payload + mark)
+            self._event_file(child).write(payload + mark)
 
     def _export(self, tag: str, step: int, array: npt.NDArray[Any]) -> None:
         from urllib.parse import quote  # here: few runs export anything
@@ -206,7 +182,7 @@ class LiveRun:
     @property
     def files(self) -> list[LiveFile]:
         """Everything that is being written."""
-        return [self.summary, self.lineage, *self._boards.values()]
+        return [self.summary, self.lineage, *self._event_files.values()]
 
     def flush(self) -> bool:
         """Hands everything to the operating system; returns whether that was possible."""
@@ -218,6 +194,12 @@ class LiveRun:
         self._session.close()
         for file in self.files:
             file.close()
+
+
+def _payload(encoder: mindspore.MindSporeEncoder | tensorboard.TensorBoardEncoder, event: Event) -> bytes:
+    payload = encoder.encode(event).payload
+    assert payload is not None
+    return payload
 
 
 @cache

@@ -31,12 +31,7 @@ _KINDS: Final = {
 
 
 class LiveSession:
-    """One session.
-
-    Args:
-        begin: When the run began.
-        write: Takes the payload of a TensorBoard event.
-    """
+    """One session of a run that began at `begin`; `write` takes the payload of a TensorBoard event."""
 
     def __init__(self, begin: float, write: Callable[[bytes], None]) -> None:
         self._begin = begin
@@ -53,10 +48,7 @@ class LiveSession:
     def note(self, plugin: str, payload: bytes, taken: Mapping[str, str]) -> None:
         """Takes note of a record of the lineage file; that of a training or an evaluation ends the session.
 
-        Args:
-            plugin: As in `LINEAGE_KEYS`.
-            payload: The record's.
-            taken: Names of the run's series, with their kinds.
+        `plugin` is one of `LINEAGE_KEYS`; `taken` has the names of the run's series, with their kinds.
         """
         if plugin not in _KINDS:
             return

@@ -44,9 +44,9 @@ def pack_scalar(array: npt.NDArray[Any]) -> Scalar:
         InvalidValueError: There is no element, or it is no real number.
     """
     if not array.size:
-        raise InvalidValueError("an array without an element is no scalar")
+        raise InvalidValueError("a scalar is one number, and this array is empty")
     if array.dtype.kind not in "biuf":
-        raise InvalidValueError(f"{array.dtype} is no real number")
+        raise InvalidValueError(f"a scalar is a real number, and this is of the dtype {array.dtype}")
     return Scalar.from_float32(float(next(array.flat)))
 
 
@@ -83,7 +83,7 @@ def pack_image(array: npt.NDArray[Any], *, keeps_bytes: bool = False) -> Image:
     if array.ndim != 4 or array.shape[1] not in (1, 3) or 0 in array.shape:
         raise InvalidValueError(f"an image has the shape [n, 1 or 3, height, width], got {list(array.shape)}")
     if array.dtype.kind not in "biufc":
-        raise InvalidValueError(f"{array.dtype} is no brightness")
+        raise InvalidValueError(f"the brightness of an image is a number, and this is of the dtype {array.dtype}")
     array = array.real
     count, _, height, width = array.shape
     columns = min(count, _IMAGES_IN_ROW)

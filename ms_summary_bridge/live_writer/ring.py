@@ -69,14 +69,11 @@ def _open_doorbell() -> tuple[int, int]:
 class RingProducer:
     """The end that puts messages in; used by one thread at a time.
 
+    The consumer is given two descriptors: `memory_fd` of the shared memory, `doorbell_fd` of the pipe's reading end.
+
     Args:
         size: Bytes that may wait. Memory is taken only as it is needed. Less where files may not have as much
             (`ulimit -f`), which this memory counts as.
-
-    Attributes:
-        size: Bytes that may wait.
-        memory_fd: Descriptor of the shared memory, for the consumer.
-        doorbell_fd: Descriptor of the pipe's reading end, for the consumer.
     """
 
     def __init__(self, size: int) -> None:
@@ -122,10 +119,11 @@ class RingProducer:
             position += _aligned(size)
         self._waiting.append((offset, length))
         self._unrung.append((offset, length))
-        self._ring()
+        self.wake_consumer()
         return True
 
-    def _ring(self) -> None:
+    def wake_consumer(self) -> None:
+        """Tells the consumer of all messages that it was not told of, as far as the pipe has room."""
         while self._unrung:
             try:
                 os.write(self._bell, _DOORBELL.pack(*self._unrung[0]))  # below PIPE_BUF: whole or not at all
@@ -159,21 +157,17 @@ class RingProducer:
         """Closes this process's copy of what belongs to the consumer, once that has it."""
         os.close(self.doorbell_fd)
 
-    def reattach(self) -> list[tuple[int, int]]:
+    def reattach(self) -> int:
         """Makes a new pipe for a new consumer after the first one died.
 
         Returns:
-            The messages that wait: they are told again, so what the dead consumer had not finished is not lost.
+            How many messages wait. They are told again, so what the dead consumer had not finished is not lost.
         """
         os.close(self._bell)
         self.doorbell_fd, self._bell = _open_doorbell()
         self._forget_taken()
         self._unrung = deque(self._waiting)
-        return list(self._waiting)
-
-    def wake_consumer(self) -> None:
-        """Tells the consumer of messages that the pipe had no room for."""
-        self._ring()
+        return len(self._waiting)
 
     def close(self) -> None:
         """Says that no more comes; the consumer still takes what waits. May be called again."""
@@ -185,12 +179,7 @@ class RingProducer:
 
 
 class RingConsumer:
-    """The end that takes messages out, in another process.
-
-    Args:
-        memory_fd: As in `RingProducer`.
-        doorbell_fd: As in `RingProducer`.
-    """
+    """The end that takes messages out, in another process."""
 
     def __init__(self, memory_fd: int, doorbell_fd: int) -> None:
         self._memory = mmap.mmap(memory_fd, os.fstat(memory_fd).st_size)
@@ -206,12 +195,9 @@ class RingConsumer:
         """The producer has said that no more comes, or is gone, and everything was taken."""
 
     def take(self, timeout: float) -> Any:
-        """Waits for the next message.
+        """Returns the next message; None when none came in `timeout` seconds, or none will come.
 
         The arrays in it lie in the shared memory: they are valid until `done`.
-
-        Returns:
-            The message; None when none came in `timeout` seconds, or none will come.
         """
         if len(self._heard) < _DOORBELL.size:
             if not self._poll.poll(timeout * 1000):

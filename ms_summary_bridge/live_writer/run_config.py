@@ -35,11 +35,7 @@ class LiveRunConfig(msgspec.Struct):
 
     @classmethod
     def of_arguments(cls, arguments: list[str]) -> LiveRunConfig:
-        """Returns what `to_arguments` was called on.
-
-        Raises:
-            ValueError: They are no such arguments (`msgspec.DecodeError` is one too).
-        """
+        """Returns what `to_arguments` was called on; raises ValueError for other arguments."""
         rest, summary_dir, tensorboard_dir = arguments
         config = msgspec.json.decode(rest, type=cls)
         return msgspec.structs.replace(config, summary_dir=summary_dir, tensorboard_dir=tensorboard_dir)

@@ -12,8 +12,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
 
@@ -47,15 +47,7 @@ class _Reporter:
 
 
 class Worker:
-    """The loop over messages.
-
-    Args:
-        consumer: Where messages come from.
-        run: Where they go.
-        report: Descriptor of the pipe back.
-        parent: Process id of the training.
-        flush_secs: Longest time a record may wait in memory.
-    """
+    """The loop over messages of the training whose process id is `parent`."""
 
     def __init__(
         self, consumer: RingConsumer, run: LiveRun, reporter: _Reporter, *, parent: int, flush_secs: float
@@ -66,6 +58,12 @@ class Worker:
         self._parent = parent
         self._flush_secs = flush_secs
         self._unflushed_since: float | None = None
+        self._writers: dict[str, Callable[..., None]] = {
+            "values": run.write_values,
+            "whole": run.write_whole,
+            "note": run.write_note,
+            "event": run.write_user_event,
+        }
         self.is_closing = False
         """What is there is still written, then the loop ends."""
 
@@ -102,20 +100,14 @@ class Worker:
     def _handle(self, message: tuple[Any, ...]) -> None:
         kind, *rest = message
         try:
-            if kind == "values":
-                self._run.write_values(*rest)
-            elif kind == "whole":
-                self._run.write_whole(*rest)
-            elif kind == "note":
-                self._run.write_note(*rest)
-            elif kind == "board":
-                self._run.write_board_event(*rest)
-            elif kind == "flush":
+            if kind == "flush":
                 self._flush()
                 self._reporter.send(ack=rest[0])
                 return
-            elif kind == "close":
+            if kind == "close":
                 self.is_closing = True
+            else:
+                self._writers[kind](*rest)
         except Exception as error:  # one collection must not end the recording, whatever is wrong with it
             self._reporter.warn(f"message {type(error).__name__}", f"one collection could not be written: {error!r}")
             self._run.unpackable["message"] += 1
@@ -132,7 +124,7 @@ class Worker:
         self._reporter.send(end={"dropped": dropped, "unpackable": dict(self._run.unpackable)})
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str]) -> None:
     """Runs the writer process: `worker MEMORY_FD DOORBELL_FD REPORT_FD PARENT_PID CONFIG...`."""
     memory, doorbell, report, parent = map(int, arguments[:4])
     config = LiveRunConfig.of_arguments(arguments[4:])
@@ -146,8 +138,3 @@ def main(arguments: list[str]) -> int:
 
     signal.signal(signal.SIGTERM, end)
     worker.work()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

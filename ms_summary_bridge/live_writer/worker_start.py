@@ -96,4 +96,5 @@ def start(arguments: list[str]) -> None:
     main = load().main
     gc.freeze()
     gc.enable()
-    os._exit(main(arguments))  # all files are closed: nothing is left to be taken down
+    main(arguments)
+    os._exit(0)  # all files are closed: nothing is left to be taken down

@@ -31,18 +31,15 @@ class Phases(Protocol):
 class _Nobody:
     """Is told in the place of a heartbeat."""
 
-    def __init__(self) -> None:
-        self.places: list[float] | memoryview[float] = [0.0] * len(PHASES)
-        self.phase = 0
+    places: list[float] | memoryview[float] = [0.0] * len(PHASES)
+    phase = 0
 
 
 class CallbackTimes:
-    """Times the hooks of callbacks while a training runs.
+    """Times the hooks of callbacks while a training runs, and tells the clock of their time.
 
-    Args:
-        step_clock: Is told of their time.
-        heartbeat: Is told which kind of them runs. Without it only those are timed that belong to no step: who saves
-            or evaluates.
+    The heartbeat is told which kind of them runs. Without one only those are timed that belong to no step: who saves or
+    evaluates.
     """
 
     def __init__(self, step_clock: StepClock, heartbeat: Phases | None) -> None:
@@ -59,9 +56,8 @@ class CallbackTimes:
                 continue
             for name in _HOOKS:
                 hook = getattr(callback, name, None)
-                if hook is None or name in getattr(callback, "__dict__", {}):  # timed or replaced by somebody already
-                    continue
-                if _does_nothing(callback, name):
+                is_replaced = name in getattr(callback, "__dict__", {})  # timed already, or somebody's own
+                if hook is None or is_replaced or _does_nothing(callback, name):
                     continue
                 with contextlib.suppress(AttributeError, TypeError):
                     setattr(callback, name, self._timer(hook, kind, _reads_loss(callback)))

@@ -112,8 +112,8 @@ def _from_environment(environment: Mapping[str, str]) -> tuple[int, int, str]:
             return rank, size, f"environment variable {name}"
         if rank == 0 and not environment.get(size_name):
             continue  # as scripts for one process set it
-        said = f"{size_name}={environment[size_name]!r}" if environment.get(size_name) else f"no {size_name}"
-        _say_once(f"{name}={text!r} with {said} is not the rank of a distributed training and is not used")
+        size_text = f"{size_name}={environment[size_name]!r}" if environment.get(size_name) else f"no {size_name}"
+        _say_once(f"{name}={text!r} with {size_text} is not the rank of a distributed training and is not used")
     return 0, 1, "default: no launcher"
 
 

@@ -15,6 +15,8 @@ from typing import Any
 
 import msgspec
 
+from ms_summary_bridge.training.measures import StepOutputs
+
 __all__ = ["StepFacts", "TrainingFacts", "Window", "rate"]
 
 
@@ -153,18 +155,15 @@ class _Rates:
         return rate(self.tokens, self.secs)
 
 
-class StepFacts(msgspec.Struct, _Rates, kw_only=True):
+class StepFacts(StepOutputs, _Rates, kw_only=True):
     """What one call of a training says. In data sink mode a call stands for several steps.
+
+    The outputs are those of its last step, and the loss is that of the training: by `loss_divisor`.
 
     Attributes:
         step: Last step of the call, counted over all epochs and sessions.
         steps: How many steps the call stands for.
         epoch: From 1.
-        loss: Of the last step; None when the outputs hold none.
-        grad_norm: Norm of all gradients; None for a step that overflowed, whose norm says nothing.
-        loss_scale: Of mixed precision, as the step used it.
-        learning_rate: As the outputs give it.
-        overflow: Whether the step was skipped, because its gradients overflowed.
         samples: Samples of the call over all cards.
         tokens: Tokens of the call over all cards.
         secs: Seconds of the call, evaluation and saving left out; None for the first, which compiles, and where a
@@ -176,11 +175,6 @@ class StepFacts(msgspec.Struct, _Rates, kw_only=True):
     step: int
     steps: int = 1
     epoch: int | None = None
-    loss: float | None = None
-    grad_norm: float | None = None
-    loss_scale: float | None = None
-    learning_rate: float | None = None
-    overflow: bool | None = None
     samples: int | None = None
     tokens: int | None = None
     secs: float | None = None

@@ -15,12 +15,7 @@ _LOG: Final = logging.getLogger("ms_summary_bridge")
 
 
 class Once:
-    """Says each thing once.
-
-    Args:
-        say: Is given the message.
-        most: After so many nothing more is said.
-    """
+    """Says each thing once, and after `most` things nothing more."""
 
     def __init__(self, say: Callable[[str], object], most: int = 1000) -> None:
         self._say = say
@@ -35,15 +30,12 @@ class Once:
 
 
 class Faults:
-    """Says once for each kind what went wrong.
-
-    Args:
-        name: Who speaks.
-    """
+    """Says once for each kind what went wrong, in the name of who speaks."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._once = Once(lambda message: _LOG.warning("%s: %s", name, message))
+        self.warn = Once(lambda message: _LOG.warning("%s: %s", name, message))
+        """Logs (kind, message), unless one of this kind was logged before."""
         self.is_forked = False
         """Whether this is a copy in a forked child, a data worker perhaps, which is to record nothing."""
         _ALL.add(self)
@@ -51,10 +43,6 @@ class Faults:
     def __reduce__(self) -> tuple[type[Faults], tuple[str]]:
         """A copy says everything anew."""
         return Faults, (self._name,)
-
-    def warn(self, kind: str, message: str) -> None:
-        """Logs a message, unless one of its kind was logged before."""
-        self._once(kind, message)
 
     def fail(self, hook: str, error: Exception) -> None:
         """Says that a hook failed."""

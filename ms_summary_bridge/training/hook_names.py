@@ -7,11 +7,28 @@ that has the old names itself, as measured on 2.10, and so they are in a base cl
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 __all__ = ["HookNames"]
 
 _OLD: Final = ("begin", "epoch_begin", "step_begin", "step_end", "epoch_end", "end")
+
+
+def _old_name(old: str) -> Callable[[HookNames, Any], None]:
+    def hook(self: HookNames, run_context: Any) -> None:
+        self._by_old_name(old, run_context)
+
+    hook.__doc__ = f"As `on_train_{old}`, or `on_eval_{old}` in an evaluation."
+    return hook
+
+
+def _override_in_evaluation(old: str) -> Callable[[HookNames, Any], None]:
+    def hook(self: HookNames, run_context: Any) -> None:
+        self._is_done_by_old_name("eval", old, run_context)
+
+    hook.__doc__ = "Does nothing, but for a subclass that has the old name."
+    return hook
 
 
 class HookNames:
@@ -53,44 +70,15 @@ class HookNames:
         finally:
             self._mode_of_hook = ""
 
-    def begin(self, run_context: Any) -> None:
-        """As `on_train_begin`, or `on_eval_begin`."""
-        self._by_old_name("begin", run_context)
-
-    def epoch_begin(self, run_context: Any) -> None:
-        """As `on_train_epoch_begin`."""
-        self._by_old_name("epoch_begin", run_context)
-
-    def step_begin(self, run_context: Any) -> None:
-        """As `on_train_step_begin`."""
-        self._by_old_name("step_begin", run_context)
-
-    def step_end(self, run_context: Any) -> None:
-        """As `on_train_step_end`."""
-        self._by_old_name("step_end", run_context)
-
-    def epoch_end(self, run_context: Any) -> None:
-        """As `on_train_epoch_end`."""
-        self._by_old_name("epoch_end", run_context)
-
-    def end(self, run_context: Any) -> None:
-        """As `on_train_end`, or `on_eval_end`."""
-        self._by_old_name("end", run_context)
+    begin = _old_name("begin")
+    epoch_begin = _old_name("epoch_begin")
+    step_begin = _old_name("step_begin")
+    step_end = _old_name("step_end")
+    epoch_end = _old_name("epoch_end")
+    end = _old_name("end")
 
     # Of an evaluation only the beginning and the end are recorded. MindSpore's own would call the old names.
-
-    def on_eval_epoch_begin(self, run_context: Any) -> None:
-        """Does nothing, but for a subclass that has the old name."""
-        self._is_done_by_old_name("eval", "epoch_begin", run_context)
-
-    def on_eval_step_begin(self, run_context: Any) -> None:
-        """Does nothing, but for a subclass that has the old name."""
-        self._is_done_by_old_name("eval", "step_begin", run_context)
-
-    def on_eval_step_end(self, run_context: Any) -> None:
-        """Does nothing, but for a subclass that has the old name."""
-        self._is_done_by_old_name("eval", "step_end", run_context)
-
-    def on_eval_epoch_end(self, run_context: Any) -> None:
-        """Does nothing, but for a subclass that has the old name."""
-        self._is_done_by_old_name("eval", "epoch_end", run_context)
+    on_eval_epoch_begin = _override_in_evaluation("epoch_begin")
+    on_eval_step_begin = _override_in_evaluation("step_begin")
+    on_eval_step_end = _override_in_evaluation("step_end")
+    on_eval_epoch_end = _override_in_evaluation("epoch_end")

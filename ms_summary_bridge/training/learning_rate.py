@@ -18,14 +18,11 @@ __all__ = ["LearningRates", "find_optimizer", "learning_rates", "rate_reader"]
 
 def find_optimizer(parameters: Any) -> Any:
     """Returns the optimizer of a training: from the callback's parameters, or from its networks; None without one."""
-    candidates = [parameters.get("optimizer")]
-    for key in ("train_network", "network"):
-        network = parameters.get(key)
-        candidates.append(getattr(network, "optimizer", None))
-    for candidate in candidates:
-        if candidate is not None and hasattr(candidate, "learning_rate") and hasattr(candidate, "parameters"):
-            return candidate
     network = parameters.get("train_network")
+    holders = (network, parameters.get("network"))
+    for candidate in (parameters.get("optimizer"), *(getattr(holder, "optimizer", None) for holder in holders)):
+        if hasattr(candidate, "learning_rate") and hasattr(candidate, "parameters"):
+            return candidate
     for _, cell in network.cells_and_names() if hasattr(network, "cells_and_names") else ():
         if hasattr(cell, "learning_rate") and hasattr(cell, "global_step") and hasattr(cell, "parameters"):
             return cell
@@ -36,11 +33,7 @@ def learning_rates(optimizer: Any, make_step: Any) -> dict[str, float]:
     """Returns the learning rates that the last step used: `lr`, or `lr/group_<n>` where groups differ.
 
     An optimizer's own `get_lr` gives the rate of the step to come once the step has been counted, so the rule behind
-    it is asked for the step before.
-
-    Args:
-        optimizer: Any of MindSpore's.
-        make_step: Makes the tensor that a schedule is called with from an int.
+    it is asked for the step before; `make_step` makes the tensor that a schedule is called with from an int.
     """
     rate = optimizer.learning_rate
     last = 0
@@ -51,21 +44,23 @@ def learning_rates(optimizer: Any, make_step: Any) -> dict[str, float]:
         return {} if value is None else {"lr": value}
     groups: list[Any] = []
     for member in rate:  # one entry for each parameter; those of a group share theirs
-        if not any(member is known for known in groups):
+        if not any(member is group for group in groups):
             groups.append(member)
     values = [_rate_at(group, last, make_step) for group in groups]
     return {f"lr/group_{index}": value for index, value in enumerate(values) if value is not None}
 
 
-def rate_reader(optimizer: Any, make_step: Any) -> Callable[[], dict[str, float]]:
-    """Returns what reads the learning rates again and again: `lr`, or `lr/group_<n>`, as `learning_rates` does.
+def _step_tensor(step: int) -> Any:
+    import mindspore
+
+    return mindspore.Tensor(step, mindspore.int32)
+
+
+def rate_reader(optimizer: Any, make_step: Any = _step_tensor) -> Callable[[], dict[str, float]]:
+    """Returns what reads the learning rates again and again, as `learning_rates` does, which has the same arguments.
 
     What an optimizer is made with never changes. So for one rate for all, the usual case, no more is read than that.
     A schedule is the user's own code, and raises what it likes.
-
-    Args:
-        optimizer: Any of MindSpore's.
-        make_step: Makes the tensor that a schedule is called with from an int.
     """
     if getattr(optimizer, "dynamic_lr", False) or getattr(optimizer, "is_group_lr", False):
         return lambda: learning_rates(optimizer, make_step)
@@ -93,11 +88,7 @@ def _rate_at(rate: Any, step: int, make_step: Any) -> float | None:
 
 
 class LearningRates:
-    """Reads the learning rates of a training; a schedule that cannot be read costs one warning.
-
-    Args:
-        warn: Called with (kind, message).
-    """
+    """Reads the learning rates of a training; a schedule that cannot be read costs one warning, (kind, message)."""
 
     def __init__(self, warn: Callable[[str, str], None]) -> None:
         self._warn = warn

@@ -16,14 +16,7 @@ from typing import Any, Final, TypeVar, overload
 import msgspec
 import numpy as np
 
-__all__ = [
-    "StepOutputs",
-    "device_memory",
-    "item_of",
-    "read_outputs",
-    "to_array",
-    "to_number",
-]
+__all__ = ["StepOutputs", "device_memory", "item_of", "read_outputs", "to_array", "to_number"]
 
 _MIB: Final = 1 << 20
 _REFUSALS: Final = (ValueError, TypeError, RuntimeError, AttributeError, OverflowError)
@@ -135,11 +128,8 @@ def read_outputs(outputs: Any, into: type[StepOutputs] = StepOutputs) -> StepOut
 
     The loss is the only output, the first of a tuple or list (at any depth), or the entry `loss` of a dict; of several
     elements the mean counts, as in SummaryCollector. Training cells with loss scaling return (loss, overflow, scale);
-    MindFormers' return (loss, overflow, scale, learning rate) and the global norm behind it.
-
-    Args:
-        outputs: `net_outputs` of MindSpore's callback parameters.
-        into: What to return it as.
+    MindFormers' return (loss, overflow, scale, learning rate) and the global norm behind it. `outputs` are the
+    `net_outputs` of MindSpore's callback parameters.
     """
     if isinstance(outputs, Mapping):
         return into(loss=to_number(outputs.get("loss")))

@@ -30,15 +30,12 @@ Role = Literal["bridge", "monitor"]
 def join(parameters: TrainingParameters, role: Role, make: Callable[[], Measuring]) -> tuple[Measuring, bool]:
     """Returns the measure of a training, and whether the one who asks tells when steps begin and end.
 
-    Args:
-        parameters: MindSpore's callback parameters of this training.
-        role: Who asks. A second one of the same role gets a measure of its own.
-        make: Makes a new one.
+    It is kept among MindSpore's parameters of the training. A second one of the same role gets a measure of its own.
     """
-    known = parameters.get(_KEY)
-    if isinstance(known, Measuring) and role not in known.roles:
-        known.roles.append(role)
-        return known, False
+    shared = parameters.get(_KEY)
+    if isinstance(shared, Measuring) and role not in shared.roles:
+        shared.roles.append(role)
+        return shared, False
     measuring = make()
     measuring.roles.append(role)
     parameters.keep(_KEY, measuring)
@@ -46,13 +43,7 @@ def join(parameters: TrainingParameters, role: Role, make: Callable[[], Measurin
 
 
 class Measuring:
-    """Measures one training.
-
-    Args:
-        facts: What is known of it.
-        warn: Called with (kind, message).
-        clock: Monotonic seconds.
-    """
+    """Measures one training by a clock of monotonic seconds; what goes wrong is told as (kind, message)."""
 
     def __init__(
         self, facts: TrainingFacts, warn: Callable[[str, str], None], clock: Callable[[], float] = time.monotonic
@@ -139,13 +130,7 @@ class Measuring:
         self.step_clock.ended_calls = deque()
 
     def end_step(self, ended: EndedStep, now: float, *, tells: bool) -> None:
-        """A step has ended.
-
-        Args:
-            ended: What is known of it.
-            now: When, by the clock.
-            tells: Whether nobody else says so.
-        """
+        """A step has ended `now`, by the clock; `tells` is whether nobody else says so."""
         if tells:
             self.step_clock.note(("end", now, ended))
         if len(self.step_clock.notes) + len(self.step_clock.ended_calls or ()) >= _MOST_NOTES:

@@ -17,6 +17,7 @@ from ms_summary_bridge.training.facts import TrainingFacts
 __all__ = [
     "TrainingParameters",
     "batch_size",
+    "callbacks_of",
     "cards_with_own_data",
     "complete_facts",
     "read_facts",
@@ -29,11 +30,7 @@ _DEPTH: Final = 4
 
 
 class TrainingParameters:
-    """The parameters behind a `get` that never raises.
-
-    Args:
-        given: A mapping, as MindSpore's own is, or any object with attributes.
-    """
+    """The parameters, a mapping as MindSpore's own or any object with attributes, behind a `get` that never raises."""
 
     def __init__(self, given: Any) -> None:
         self._given = given
@@ -64,33 +61,38 @@ class TrainingParameters:
     @property
     def callbacks(self) -> list[Any]:
         """All callbacks of the training."""
-        callbacks = self.get("list_callback") or []
-        return list(getattr(callbacks, "_callbacks", callbacks))
+        return callbacks_of(self)
 
 
-def read_facts(parameters: TrainingParameters, told: Mapping[str, Any]) -> TrainingFacts:
+def callbacks_of(parameters: Any) -> list[Any]:
+    """Returns all callbacks of a training from its parameters, whatever has them behind `get`."""
+    callbacks = parameters.get("list_callback") or []
+    return list(getattr(callbacks, "_callbacks", callbacks))
+
+
+def read_facts(parameters: TrainingParameters, options: Mapping[str, Any]) -> TrainingFacts:
     """Returns what is known when a training begins.
 
     Args:
         parameters: Of the callback.
-        told: What a configuration, or a framework around MindSpore, says: `global_batch_size`, `seq_length`,
+        options: What a configuration, or a framework around MindSpore, says: `global_batch_size`, `seq_length`,
             `initial_step`, `micro_batch_num`, `micro_batch_interleave_num`, `gradient_accumulation_steps`,
             `calculate_per_token_loss`, `epochs`, `steps_per_epoch`; None and what is missing is looked for.
     """
     # MindFormers returns the sum over these; one per token still is a sum over interleaved ones (measured on 1.9.0).
     summed = ["micro_batch_interleave_num"]
-    if not told.get("calculate_per_token_loss"):
+    if not options.get("calculate_per_token_loss"):
         summed += ["micro_batch_num", "gradient_accumulation_steps"]
-    initial_step = int(told.get("initial_step") or 0)
+    initial_step = int(options.get("initial_step") or 0)
     return TrainingFacts(
-        epochs=told.get("epochs") or parameters.number("epoch_num") or None,
-        steps_per_epoch=told.get("steps_per_epoch") or _steps_per_epoch(parameters),
-        samples_per_step=told.get("global_batch_size"),
-        gradient_accumulation_steps=max(1, int(told.get("gradient_accumulation_steps") or 1)),
-        seq_length=told.get("seq_length") or seq_length_of_model(parameters),
+        epochs=options.get("epochs") or parameters.number("epoch_num") or None,
+        steps_per_epoch=options.get("steps_per_epoch") or _steps_per_epoch(parameters),
+        samples_per_step=options.get("global_batch_size"),
+        gradient_accumulation_steps=max(1, int(options.get("gradient_accumulation_steps") or 1)),
+        seq_length=options.get("seq_length") or seq_length_of_model(parameters),
         initial_step=initial_step,
-        steps_before=initial_step if told.get("epochs") else None,
-        loss_divisor=math.prod(max(1, int(told.get(name) or 1)) for name in summed),
+        steps_before=initial_step if options.get("epochs") else None,
+        loss_divisor=math.prod(max(1, int(options.get(name) or 1)) for name in summed),
     )
 
 
@@ -99,16 +101,21 @@ def complete_facts(facts: TrainingFacts, parameters: TrainingParameters) -> None
     if facts.steps_before is None:
         facts.steps_before = 0
         _count_earlier_epochs(facts, parameters)
-    element = parameters.get("train_dataset_element")
     if facts.samples_per_step is None:
         size, cards = batch_size(parameters), cards_with_own_data(parameters)
         if size is not None and cards is not None:
             facts.samples_per_step = size * cards * facts.gradient_accumulation_steps
     if facts.seq_length is None:
-        first = element[0] if isinstance(element, (list, tuple)) and element else element
+        first = _first_input(parameters)
         shape: Any = getattr(first, "shape", ())
         if len(shape) == 2 and "int" in str(getattr(first, "dtype", "")).lower():  # token ids: [batch, sequence]
             facts.seq_length = int(shape[1])
+
+
+def _first_input(parameters: TrainingParameters) -> Any:
+    """Returns the first input of the last batch, where MindSpore keeps the batch."""
+    element = parameters.get("train_dataset_element")
+    return element[0] if isinstance(element, (list, tuple)) and element else element
 
 
 def batch_size(parameters: TrainingParameters) -> int | None:
@@ -118,9 +125,7 @@ def batch_size(parameters: TrainingParameters) -> int | None:
         size = int(dataset.get_batch_size())
         if size > 0:
             return size
-    element = parameters.get("train_dataset_element")
-    first = element[0] if isinstance(element, (list, tuple)) and element else element
-    shape = getattr(first, "shape", None)
+    shape = getattr(_first_input(parameters), "shape", None)
     return int(shape[0]) if shape else None
 
 

@@ -59,10 +59,7 @@ class StepClock:
     """Adds up the parts of a training and times its steps.
 
     What happens is only noted, by the training thread. `settle` deals with many notes at once, and may be called by
-    any thread.
-
-    Args:
-        clock: Monotonic seconds.
+    any thread. The clock gives monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -23,6 +23,7 @@ import traceback
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 import mindspore
@@ -44,7 +45,6 @@ from small import (
 
 from ms_summary_bridge import SummaryBridge
 from ms_summary_bridge.callback import bridge as bridge_module
-from ms_summary_bridge.live_writer import link as link_module
 from ms_summary_bridge.monitor.callback import MindSporeTransformersMonitor
 from runs import series, summaries
 
@@ -522,6 +522,20 @@ def sink_freq(directory: Path) -> None:
 # ------------------------------------------------------------------ life cycle
 
 
+def reaches(start: object, target: object) -> bool:
+    """Whether an object holds another one, through however many others."""
+    seen: dict[int, object] = {}
+    waiting = [start]
+    while waiting:
+        each = waiting.pop()
+        if each is target:
+            return True
+        if id(each) not in seen and not isinstance(each, (type, ModuleType, FunctionType)):
+            seen[id(each)] = each  # alive, so that no other one gets its number
+            waiting.extend(gc.get_referents(each))
+    return False
+
+
 @scenario
 def begins_and_ends(directory: Path) -> Any:
     """No process, thread or file before the training; none left behind."""
@@ -532,7 +546,7 @@ def begins_and_ends(directory: Path) -> Any:
     during: list[int] = []
     train(model, 3, bridge, AtStep(lambda step: during.append(len(writers()))))
     network, reference = weakref.ref(model._network), weakref.ref(bridge)
-    holds = bridge._values._optimizer
+    holds = [name for name, value in vars(bridge).items() if reaches(value, model._optimizer)]
     del bridge, model
     gc.collect()
     return {
@@ -540,7 +554,7 @@ def begins_and_ends(directory: Path) -> Any:
         "during": during,
         "after": [len(writers()), threading.active_count() - threads],
         "count": SummaryRecord.count,
-        "holds": repr(holds),
+        "holds": holds,
         "bridge is gone": reference() is None,
         "network is there": network() is not None,
     }
@@ -614,6 +628,20 @@ def fit(directory: Path) -> Any:
         2, vectors(3), vectors(2), callbacks=[bridge, Look()], dataset_sink_mode=False, valid_dataset_sink_mode=False
     )
     return {"metrics": seen, "count": SummaryRecord.count}
+
+
+@scenario
+def several_metrics(directory: Path) -> None:
+    """Evaluations with two metrics before the loss in the alphabet: after each epoch, and behind a training."""
+    metrics = {"mae": MAE(), "accuracy": MAE()}
+    bridge = SummaryBridge(str(directory / "fit"), collect_freq=1)
+    options = {"dataset_sink_mode": False, "valid_dataset_sink_mode": False}
+    vector_model(metrics=metrics).fit(2, vectors(3), vectors(2), callbacks=[bridge], **options)
+    bridge = SummaryBridge(str(directory / "behind"), collect_freq=2)
+    model = vector_model(metrics=metrics)
+    train(model, 5, bridge)
+    model.eval(vectors(2), callbacks=[bridge], dataset_sink_mode=False)
+    train(model, 3, bridge)
 
 
 @scenario
@@ -925,19 +953,19 @@ def writer_killed_always(directory: Path) -> Any:
 
 @scenario
 def writer_stopped(directory: Path) -> Any:
-    link_module._STALL_SECS = 1.0
     stopped: list[psutil.Process] = []
 
     def stop(step: int) -> None:
         if step == 3:
+            bridge.link.stall_secs = 1.0
             stopped.extend(writers())
             for process in stopped:
                 process.suspend()
 
+    bridge = SummaryBridge(str(directory), collect_freq=1, queue_bytes=8192)
     try:
-        return _timed(SummaryBridge(str(directory), collect_freq=1, queue_bytes=8192), stop, 40)
+        return _timed(bridge, stop, 40)
     finally:
-        link_module._STALL_SECS = 30.0
         for process in stopped:
             process.resume()
             process.wait(30)
@@ -1003,14 +1031,24 @@ def broken_parts(directory: Path) -> Any:
     def fail(*_: Any) -> None:
         raise TypeError("'RepeatedCompositeFieldContainer' object does not support item assignment")
 
-    def fail_too(*_: Any, **__: Any) -> None:
-        raise ZeroDivisionError("a fault of ours")
+    class Saver(Callback):
+        """One that cannot say what it has saved, once the training has begun."""
+
+        has_begun = False
+
+        def on_train_begin(self, run_context: Any) -> None:
+            self.has_begun = True
+
+        @property
+        def latest_ckpt_file_name(self) -> str:
+            if self.has_begun:
+                raise ZeroDivisionError("a fault of ours")
+            return ""
 
     _summary_collector.DatasetGraph.package_dataset_graph = fail
     bridge = SummaryBridge(str(directory), collect_freq=1)
-    bridge._note_checkpoints = fail_too
     try:
-        train(vector_model(), 4, bridge)
+        train(vector_model(), 4, bridge, Saver())
     finally:
         _summary_collector.DatasetGraph.package_dataset_graph = real
 
@@ -1021,9 +1059,9 @@ def odd_values(directory: Path) -> None:
     bridge = SummaryBridge(str(directory), collect_freq=1, collect_graph=False)
 
     def put(step: int) -> None:
-        session = bridge._open_session()
-        session.put_value("histogram", "texts", np.array(["a", "b"]), step)
-        session.put_value("image", "no image", np.zeros((2, 7)), step)
+        values = {"histogram": ("texts", np.array(["a", "b"])), "image": ("no image", np.zeros((2, 7)))}
+        for plugin, (tag, array) in values.items():
+            bridge.link.put_values(step, time.time(), {plugin: [{"tag": tag, "value": array}]})
 
     train(vector_model(), 4, bridge, AtStep(put))
 
@@ -1049,6 +1087,20 @@ def fallback(directory: Path) -> Any:
     finally:
         bridge_module.has_seam = real
     return {"count": SummaryRecord.count}
+
+
+@scenario
+def fallback_twice(directory: Path) -> None:
+    """One bridge trains twice on a MindSpore whose internals are not known."""
+    real = bridge_module.has_seam
+    bridge_module.has_seam = lambda: False
+    try:
+        bridge = SummaryBridge(str(directory), collect_freq=1, flush_secs=0.3)
+        for steps in (3, 2):
+            train(vector_model(), steps, bridge)
+            time.sleep(1)  # MindSpore's own writer takes the same name within a second
+    finally:
+        bridge_module.has_seam = real
 
 
 @scenario

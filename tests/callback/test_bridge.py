@@ -52,7 +52,7 @@ SCENARIOS = [
     *("learning_rates", "changed_learning_rate", "no_optimizer", "outputs", "nan_first"),
     *("sink", "sink_freq", "pynative"),
     *("begins_and_ends", "twice", "twice_as_long", "resumed", "record_open", "two_models", "each_its_own", "beside"),
-    *("exception", "interrupted"),
+    *("exception", "interrupted", "several_metrics", "fallback_twice"),
     *(
         "data_workers",
         "forked_child",
@@ -413,6 +413,31 @@ def test_fit_records_its_evaluations(scenarios: Scenarios) -> None:
     assert answer["count"] == 0
 
 
+def test_the_loss_is_before_two_metrics_under_a_second_tag(scenarios: Scenarios) -> None:
+    base = scenarios.directory("several_metrics")
+    steps = {"fit": [1, 2, 3, 4, 5, 6], "behind": [1, 2, 4, 5 + 1, 5 + 2]}
+    for name, expected in steps.items():
+        for part in (summaries(base / name), boards(base / name)):
+            loss = series(part, "loss/auto")
+            assert loss.steps == expected
+            assert series(part, "dashboard/loss") == loss, "each point once, also those before the evaluation"
+            for metric in ("mae", "accuracy"):
+                assert series(part, f"eval/{metric}").steps == ([3, 6] if name == "fit" else [5])
+        assert_whole(base / name)
+    assert series(summaries(scenarios.directory("twice_as_long")), "dashboard/loss").steps == [], "one metric"
+
+
+@pytest.mark.mindinsight
+def test_mindinsight_names_the_loss_among_the_first_two(
+    scenarios: Scenarios, mindinsight_server: MindInsightServer
+) -> None:
+    """Its dashboard draws the first two of the tags in the order of this answer."""
+    client = mindinsight_server(scenarios.directory("several_metrics"))
+    for job, steps in (("./fit", [1, 2, 3, 4, 5, 6]), ("./behind", [1, 2, 4, 6, 7])):
+        assert client.wait_job(job)["plugins"]["scalar"][:2] == ["dashboard/loss/scalar", "eval/accuracy/scalar"]
+        assert [step for step, _ in client.scalars(job, "dashboard/loss")] == steps
+
+
 def test_an_evaluation_has_its_metrics_and_its_lineage(scenarios: Scenarios) -> None:
     directory = scenarios.directory("each_its_own")
     assert series(boards(directory), "eval/mae").numbers == pytest.approx([scenarios.returned("each_its_own")["mae"]])
@@ -527,7 +552,7 @@ def test_nothing_is_there_before_the_training_and_nothing_after_it(scenarios: Sc
     assert answer["during"] == [1, 1, 1]
     assert answer["after"] == [0, 0]
     assert answer["count"] == 0
-    assert answer["holds"] == "None", "no network is kept in memory"
+    assert answer["holds"] == [], "no network is kept in memory"
     assert answer["bridge is gone"]
 
 
@@ -656,6 +681,13 @@ def test_an_unknown_mindspore_is_written_by_its_own_writer_and_followed(scenario
     assert series(boards(directory), "loss/auto").steps == [1, 2, 3, 4, 5, 6] * 2
     report = verify_logdirs(str(directory), str(directory))
     assert report.is_equal, report
+
+
+def test_a_second_training_of_an_unknown_mindspore_says_that_it_hides_the_first(scenarios: Scenarios) -> None:
+    directory = scenarios.directory("fallback_twice")
+    assert sorted(series(summaries(directory), "loss/auto").steps) == [1, 1, 2, 2, 2, 3, 3], "as MindSpore counts"
+    (line,) = [line for line in scenarios.log("fallback_twice") if "counts its steps from 1 again" in line]
+    assert all(words in line for words in ("MindSpore's own writer", "up to step 3", "a new SummaryBridge"))
 
 
 def test_sixteen_ranks_begin_at_once(scenarios: Scenarios) -> None:

@@ -141,11 +141,11 @@ def test_what_cannot_be_recorded_is_said_once_and_the_training_goes_on(result: d
 
 def test_what_is_refused_is_said_with_what_to_do(result: dict[str, Any]) -> None:
     assert result["refused"] == {
-        "no optimizer": "GradientSummary: Network is no one-step training cell, it has no optimizer: "
+        "no optimizer": "GradientSummary: Network is not a one-step training cell, it has no optimizer: "
         "give one as the second argument",
-        "pattern": "GradientSummary: pattern '(' is no regular expression: "
+        "pattern": "GradientSummary: pattern '(' is not a regular expression: "
         "missing ), unterminated subpattern at position 0",
-        "no parameter": "GradientSummary: pattern 'conv' matches no parameter; there are " + ", ".join(PARAMETERS),
+        "no parameter": "GradientSummary: pattern 'conv' matches none of the parameters " + ", ".join(PARAMETERS),
         "every": "GradientSummary: every is a positive number of steps, got 0",
     }
 

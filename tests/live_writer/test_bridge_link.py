@@ -20,9 +20,10 @@ import psutil
 import pytest
 
 from ms_summary_bridge.convert.verify import verify_logdirs
-from ms_summary_bridge.live_writer import link as link_module
+from ms_summary_bridge.live_writer import writer_process
 from ms_summary_bridge.live_writer.link import WriterLink
 from ms_summary_bridge.live_writer.run_config import LiveRunConfig
+from ms_summary_bridge.live_writer.writer_process import environment, search_path
 from tests.conftest import ROOT
 from tests.live_writer.test_live_run import START, assert_equal, files, read, steps
 
@@ -38,14 +39,15 @@ def config_of(directory: Path, **options: Any) -> LiveRunConfig:
 def make_link(tmp_path: Path) -> Iterator[MakeLink]:
     links: list[WriterLink] = []
 
-    def make(queue_bytes: int = 1 << 24, **options: Any) -> WriterLink:
-        links.append(WriterLink(config_of(tmp_path / "run", **options), queue_bytes=queue_bytes))
+    def make(queue_bytes: int = 1 << 24, stall_secs: float = 30.0, **options: Any) -> WriterLink:
+        config = config_of(tmp_path / "run", **options)
+        links.append(WriterLink(config, queue_bytes=queue_bytes, stall_secs=stall_secs))
         return links[-1]
 
     yield make
     for link in links:
-        if link._process is not None and link._process.poll() is None:
-            link._process.kill()
+        if link.writer is not None:
+            link.writer.process.kill()
         link.close(5)
 
 
@@ -65,8 +67,8 @@ def wait_until(is_so: Callable[[], object], *, timeout_secs: float = 30.0) -> No
 
 
 def writer_of(link: WriterLink) -> subprocess.Popen[bytes]:
-    assert link._process is not None
-    return link._process
+    assert link.writer is not None
+    return link.writer.process
 
 
 def kill_writer(link: WriterLink) -> None:
@@ -83,7 +85,7 @@ def test_nothing_is_started_before_the_first_message(make_link: MakeLink, tmp_pa
     link = make_link()
     assert link.flush(1)
     assert link.close(1)
-    assert link._process is None
+    assert link.writer is None
     assert not (tmp_path / "run").exists()
 
 
@@ -159,9 +161,9 @@ def test_a_writer_that_keeps_dying_is_given_up(make_link: MakeLink, caplog: pyte
     link = make_link()
     for step in range(6):
         put_scalar(link, step)
-        if link._process is not None:
+        if link.writer is not None:
             kill_writer(link)
-    assert link._process is None
+    assert link.writer is None
     put_scalar(link, 7)
     assert not link.flush(1)
     assert link.close(1)
@@ -171,11 +173,8 @@ def test_a_writer_that_keeps_dying_is_given_up(make_link: MakeLink, caplog: pyte
     assert "missing in the files" in said
 
 
-def test_a_stopped_writer_stops_nothing(
-    make_link: MakeLink, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(link_module, "_STALL_SECS", 0.5)
-    link = make_link(queue_bytes=1 << 16)
+def test_a_stopped_writer_stops_nothing(make_link: MakeLink, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    link = make_link(queue_bytes=1 << 16, stall_secs=0.5)
     put_scalar(link, 0)
     assert link.flush(30)
     writer = writer_of(link)
@@ -224,7 +223,7 @@ def test_a_flush_in_another_thread_does_not_hold_up_the_training(make_link: Make
     answers: list[bool] = []
     thread = threading.Thread(target=lambda: answers.append(link.flush(2.0)))
     thread.start()
-    wait_until(lambda: link._flushes == 2)
+    wait_until(lambda: link.flushes == 2)
     begun = time.monotonic()
     for step in range(1, 21):
         put_scalar(link, step)
@@ -258,7 +257,8 @@ def test_descriptors_above_1023_are_no_trouble(make_link: MakeLink) -> None:
     try:
         link = make_link()
         put_scalar(link, 1)
-        assert link._reports > 1023
+        assert link.writer is not None
+        assert link.writer.reports > 1023
         assert link.flush(30)
         assert link.close(30)
     finally:
@@ -282,7 +282,7 @@ def test_a_message_that_cannot_be_read_or_written_ends_nothing(
     assert link.put("values", 2, START, {"scalar": [{"tag": 5, "value": np.asarray(1.0)}]})
     assert link.put("values", "two", START, {"scalar": [{"tag": "x", "value": np.asarray(1.0)}]})
     assert link.put("values", 2, START, {"scalar": [{"tag": "\ud800", "value": np.asarray(1.0)}]})
-    assert link.put("board", b"no event", "")
+    assert link.put("event", b"no event", "")
     put_scalar(link, 3)
     assert link.close(30)
     assert "died" not in messages(caplog)
@@ -332,7 +332,7 @@ link = WriterLink(config_of(Path(sys.argv[1]), flush_secs=1000.0), queue_bytes=1
 for step in range(1, int(sys.argv[2]) + 1):
     put_scalar(link, step)
     put_array(link, step, 100_000)
-print(link._process.pid, flush=True)
+print(link.writer.process.pid, flush=True)
 os.kill(os.getpid(), int(sys.argv[3]))
 signal.pause()
 """
@@ -365,7 +365,7 @@ def test_the_working_directory_hides_no_module_of_the_writer(
     link = make_link()
     put_scalar(link, 1)
     assert link.flush(30)
-    assert link._starts == 1
+    assert link.starts == 1
 
 
 def test_a_module_that_is_found_late_hides_none_of_the_writer(
@@ -379,7 +379,7 @@ def test_a_module_that_is_found_late_hides_none_of_the_writer(
     put_array(link, 1)
     assert link.close(60)
     assert link.result == {"dropped": 0, "unpackable": {}}
-    assert link._starts == 1
+    assert link.starts == 1
 
 
 @pytest.mark.parametrize("entry", [Path("models"), b"models", None, "", "a:b\nc ü"], ids=repr)
@@ -395,7 +395,7 @@ def test_whatever_is_in_the_search_path_does_not_keep_the_writer_from_its_start(
     put_scalar(link, 1)
     assert link.close(60)
     assert link.result == {"dropped": 0, "unpackable": {}}
-    assert link._starts == 1
+    assert link.starts == 1
 
 
 @pytest.mark.parametrize(
@@ -433,7 +433,7 @@ def test_a_training_without_standard_streams_is_recorded(tmp_path: Path, closed:
     """Some launchers close them; what a library prints to them must not go into what we have opened since."""
     noise = "import os\nfor number in (1, 2):\n    try: os.write(number, b'x' * 50)\n    except OSError: pass\n"
     trainer = _LONE_TRAINER.replace("link.close(60)", f"{noise}link.close(60)").replace(
-        "print(link.result, link._starts)", ""
+        "print(link.result, link.starts)", ""
     )
     code = f"import os\nfor number in {closed}: os.close(number)\n{trainer}"
     run = tmp_path / "run"
@@ -451,7 +451,7 @@ config = LiveRunConfig(sys.argv[1], sys.argv[1], 1_700_000_000, 1.7e9, 0, "host"
 link = WriterLink(config, queue_bytes=1 << 20)
 link.put_values(1, 1.7e9, {"scalar": [{"tag": "loss", "value": np.asarray(1.0)}]})
 link.close(60)
-print(link.result, link._starts)
+print(link.result, link.starts)
 """
 
 
@@ -494,7 +494,7 @@ assert Opaque("text", b"x").fingerprint() == hashlib.blake2b(b"x", digest_size=1
     ran = subprocess.run(
         [sys.executable, "-S", "-c", code, config],
         cwd=ROOT,
-        env={**link_module._environment(), "PYTHONPATH": os.pathsep.join(link_module._search_path())},
+        env={**environment(), "PYTHONPATH": os.pathsep.join(search_path())},
         capture_output=True,
         text=True,
         timeout=120,
@@ -531,11 +531,11 @@ def test_the_writer_asks_site_for_what_the_search_path_lacks(
     make_link: MakeLink, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """It starts without it; here nothing but this package is handed over, so all others are found by `site`."""
-    monkeypatch.setattr(link_module, "_search_path", lambda: [str(ROOT)])
+    monkeypatch.setattr(writer_process, "search_path", lambda: [str(ROOT)])
     link = make_link()
     put_scalar(link, 1)
     put_array(link, 2)
     assert link.close(60)
     assert link.result == {"dropped": 0, "unpackable": {}}
-    assert link._starts == 1
+    assert link.starts == 1
     assert_equal(tmp_path / "run")

@@ -191,7 +191,7 @@ def test_a_graph_that_cannot_be_drawn_is_named(tmp_path: Path) -> None:
         run.live.write_whole("dataset_graph", START + 1.0, broken)
     run.scalar(1, loss=1.0)
     run.live.close()
-    assert run.warnings.keys() == {"board graph ", "board dataset_graph "}
+    assert run.warnings.keys() == {"tensorboard graph ", "tensorboard dataset_graph "}
     for kind, line in run.warnings.items():
         assert line.startswith(f"{kind.split()[1]} is not in TensorBoard's file: "), line
         assert "cannot be read" in line
@@ -248,7 +248,7 @@ def test_what_cannot_be_moved_waits_and_is_counted_at_the_end(tmp_path: Path) ->
     directory.write_bytes(b"")
     run.scalar(4, loss=4.0)
     run.live.close()
-    assert run.live.summary.dropped == run.live.board.dropped == 1
+    assert run.live.summary.dropped == run.live.event_file.dropped == 1
     assert "1 records are lost" in run.warnings["close"]
 
 
@@ -294,7 +294,7 @@ def test_a_place_where_nothing_can_be_written_is_counted(tmp_path: Path) -> None
     run.scalar(2, loss=2.0)
     run.live.flush()
     run.live.close()
-    assert run.live.summary.dropped == run.live.board.dropped == 2
+    assert run.live.summary.dropped == run.live.event_file.dropped == 2
     assert set(run.warnings) == {"open"}
 
 
@@ -332,7 +332,7 @@ def test_a_full_disk_is_waited_for_and_every_record_is_whole(small_disk: Path) -
     assert run.live.flush()
     run.live.close()
     assert len(steps(files(small_disk, "_MS"))) == 200
-    assert run.live.summary.dropped == run.live.board.dropped == 0
+    assert run.live.summary.dropped == run.live.event_file.dropped == 0
     assert_equal(small_disk)
 
 
@@ -356,8 +356,8 @@ def test_the_values_of_a_child_run_lie_below_the_run(tmp_path: Path) -> None:
     run = Run(tmp_path)
     event = EventPb(wall_time=START, step=3)
     event.summary.CopyFrom(scalar("x", 1.0))
-    run.live.write_board_event(event.SerializeToString(), "a/b")
-    run.live.write_board_event(event.SerializeToString(), "")
+    run.live.write_user_event(event.SerializeToString(), "a/b")
+    run.live.write_user_event(event.SerializeToString(), "")
     run.live.close()
     assert steps(files(tmp_path / "a" / "b", "tfevents")) == steps(files(tmp_path, "tfevents")) == [3]
 
@@ -377,8 +377,8 @@ def test_what_a_user_wrote_for_tensorboard_alone_is_no_difference_and_is_carried
     run.live.write_values(1, 1.0, {"scalar": [{"tag": "loss", "value": np.float32(0.5)}]})
     own = tb_pb.Event(wall_time=2.0, step=3)
     own.summary.value.add(tag="mine", simple_value=4.0)
-    run.live.write_board_event(own.SerializeToString(), "")
-    run.live.write_board_event(own.SerializeToString(), "child")
+    run.live.write_user_event(own.SerializeToString(), "")
+    run.live.write_user_event(own.SerializeToString(), "child")
     run.live.close()
     here, there, back = (str(tmp_path / name) for name in ("run", "tensorboard", "back"))
 
@@ -402,7 +402,7 @@ def test_damage_in_what_a_user_wrote_is_told(tmp_path: Path) -> None:
     for step in (3, 4):
         own = tb_pb.Event(wall_time=2.0, step=step)
         own.summary.value.add(tag="mine", simple_value=4.0)
-        run.live.write_board_event(own.SerializeToString(), "")
+        run.live.write_user_event(own.SerializeToString(), "")
     run.live.close()
     (path,) = (tmp_path / "run").glob("*tfevents*")
     content = bytearray(path.read_bytes())

@@ -172,7 +172,7 @@ class SummarySink(Sink):
             for name, value in self._tags.items()
         }
         session = Session(hparams=plain, start_time=now)
-        self._link.put("board", hparams.encode_session_start(session), "")
+        self._link.put("event", hparams.encode_session_start(session), "")
         for payload in lineage.write_lineage(now, session, is_lineage=False):
             for key, begin, end in wire.fields(payload, 0, len(payload)):
                 if key == 0x52:

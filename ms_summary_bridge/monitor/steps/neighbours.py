@@ -37,10 +37,9 @@ def find_bridge(callbacks: Iterable[Any]) -> NearBridge | None:
 
     for callback in callbacks:
         if isinstance(callback, SummaryBridge):
-            link = callback._link()
+            link = callback.link
             if link is not None:
-                directory = callback._open_session().config.tensorboard_dir
-                return NearBridge(link, directory, partial(getattr, callback, "_behind"))
+                return NearBridge(link, link.config.tensorboard_dir, partial(getattr, callback, "steps_behind"))
     return None
 
 
