@@ -118,17 +118,14 @@ class Conversion:
         is_stopped: Callable[[], bool] = lambda: False,
         is_last: bool = False,
     ) -> Report:
-        """Converts what is new.
+        """Converts what is new of the runs as they are now; returns what was met.
 
         Args:
-            found: The source's runs as they are now.
+            found: All runs of the source.
             changed: Only runs with one of these files, and those that wait for something; None for all.
-            progress: Called with (source bytes read so far, source bytes in all).
+            progress: As for `convert_logdir`.
             is_stopped: Asked before each run; when it says so, the other runs are left for the next time.
             is_last: Nothing is left for a next time: of files that grow, too.
-
-        Returns:
-            What was met in the runs that were looked at.
         """
         report = self._begin_report(found)
         if self._is_removed():

@@ -73,15 +73,9 @@ def changed_paths(before: Scan, now: Scan) -> set[str]:
 
 
 def grown(found: Logdir, before: Scan, now: Scan) -> Logdir | None:
-    """Returns what was found with the sizes of now, if all that has happened is that its event files grew.
+    """Returns what was found at the scan `before` with the sizes of now, if its event files grew and that is all.
 
-    Args:
-        found: What was found when the scan was `before`.
-        before: An earlier scan.
-        now: The latest scan.
-
-    Returns:
-        None when the source must be searched anew.
+    None when the source must be searched anew.
     """
     if is_url(found.source) or before.keys() != now.keys():
         return None

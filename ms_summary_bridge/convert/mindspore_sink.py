@@ -46,20 +46,25 @@ class MindSporeSink(RunSink):
         self._wall_time = 0.0
         self._over = self._over_limits()
 
-    def _encode(self, event: Event) -> Encoded | None:
-        if event.is_lineage:
-            self._lineage.append(self._own(event))
-            self._has_lineage = self._has_lineage or event.content.kind in SESSION_KINDS
-            return None
+    def write(self, event: Event) -> Encoded | None:
+        """Writes one event, counts what is lost and what MindInsight will show, and takes note of a session's parts.
+
+        Raises:
+            LogdirError: A file cannot be written, or holds something else.
+        """
         if event.format == tensorboard.FORMAT:
             self.note_session(event)
-        encoded = self._encoder.encode(event)
-        if encoded.payload is not None:
+        encoded = super().write(event)
+        if encoded is not None and encoded.payload is not None:
             points = self._state.points
             for kind, name in encoded.written:
                 key = f"{kind} {name}"
                 points[key] = points.get(key, 0) + 1
         return encoded
+
+    def _note_lineage(self, event: Event) -> None:
+        self._lineage.append(self._own(event))
+        self._has_lineage = self._has_lineage or event.content.kind in SESSION_KINDS
 
     def write_version(self, event: Event) -> None:
         """A version event of MindSpore's own opens the next file; another format's goes into the archive."""

@@ -16,18 +16,9 @@ __all__ = ["Selection"]
 
 
 class Selection:
-    """The choice for one run.
+    """The choice for one run: counts values in `report` and `losses`, and notes in `series` what is written.
 
-    Args:
-        task: The run.
-        report: Where values are counted.
-        losses: Where losses are counted.
-        series: The series of the run; what is written is noted there.
-        target: The format that is written.
-        has_archive: The run has an archive beside it that holds what was drawn.
-
-    Attributes:
-        superseded: Step of each series from which on its values are left out.
+    With `has_archive` the run has an archive beside it that holds what was drawn.
     """
 
     def __init__(
@@ -41,6 +32,7 @@ class Selection:
         has_archive: bool,
     ) -> None:
         self.superseded: Mapping[SeriesKey, int] = {}
+        """Step of each series from which on its values are left out."""
         self._derived = 0
         self._users = 0
         self._report = report
@@ -74,17 +66,19 @@ class Selection:
         if self._leaves_users and event.by_user:
             self._users += len(content.values)
             return None
-        for tagged in content.values:
-            if tagged.derived and not _is_of_session(tagged):
-                self._derived += 1
+        self._derived += sum(tagged.derived and not _is_of_session(tagged) for tagged in content.values)
         chosen: Event | None = event
         if self._tags is not None:
             chosen, left_out = self._without(event, content, lambda tagged: self.is_wanted(tagged.tag), "--tags")
             self._report.filtered += left_out
         if self.superseded and chosen is not None:
-            chosen, left_out = self._without(
-                chosen, chosen.content, self._is_current(event.step), "--on-restart latest"
-            )
+            superseded = self.superseded
+
+            def is_current(tagged: TaggedValue) -> bool:
+                cutoff = superseded.get((tagged.value.kind, tagged.tag))
+                return cutoff is None or event.step < cutoff
+
+            chosen, left_out = self._without(chosen, chosen.content, is_current, "--on-restart latest")
             self._report.superseded += left_out
         if chosen is None:
             return None
@@ -117,15 +111,6 @@ class Selection:
                     "exactly (float64, text, merged buckets, ...) is not restored"
                 )
         return notes
-
-    def _is_current(self, step: int) -> Callable[[TaggedValue], bool]:
-        superseded = self.superseded
-
-        def is_current(tagged: TaggedValue) -> bool:
-            cutoff = superseded.get((tagged.value.kind, tagged.tag))
-            return cutoff is None or step < cutoff
-
-        return is_current
 
     def _without(
         self, event: Event, content: object, is_kept: Callable[[TaggedValue], bool], option: str

@@ -222,12 +222,9 @@ def _encode(state: State) -> bytes:
 
 
 def save_state(destination: str, state: State, *, sync: bool = True) -> None:
-    """Writes the state, if it is another one, so that a reader sees the old or the new one, never a part.
+    """Writes the state of a destination that is locked, if it is another one; a reader sees the old or the new one.
 
-    Args:
-        destination: Where; it is locked.
-        state: The state.
-        sync: Wait until the disk has it.
+    With `sync` it waits until the disk has it.
 
     Raises:
         WriteError: It cannot be written.

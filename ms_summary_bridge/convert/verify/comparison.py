@@ -178,11 +178,12 @@ class _Comparison:
 
     def _changed_files(self) -> list[Difference]:
         """Returns a line for each output file whose bytes were changed where nothing else tells."""
-        found = []
-        for run, known in zip((self._pair.run_a, self._pair.run_b), self._pair.known, strict=True):
-            for change in changed_files(run.directory, known) if known is not None else ():
-                found.append(Difference("file", change.name, 0, 0, change.reason))
-        return found
+        return [
+            Difference("file", name, 0, 0, reason)
+            for run, known in zip((self._pair.run_a, self._pair.run_b), self._pair.known, strict=True)
+            if known is not None
+            for name, reason in changed_files(run.directory, known).items()
+        ]
 
 
 def _is_made_from(key: Key, other: Key) -> bool:

@@ -37,12 +37,7 @@ class _Turn(msgspec.Struct, frozen=True):
 
 
 class SourceSide:
-    """One run as the source of another.
-
-    Args:
-        task: As the conversion has it.
-        known: The output's state; None when it is not known.
-    """
+    """One run as the source of another, whose state may be known."""
 
     def __init__(self, task: RunTask, known: RunState | None) -> None:
         self._task = task
