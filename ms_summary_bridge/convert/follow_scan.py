@@ -25,7 +25,7 @@ Scan: TypeAlias = dict[str, tuple[object, ...]]
 
 
 def take_scan(source: str) -> Scan:
-    """Looks at every file of a source from outside; empty when there is no source.
+    """Looks at every file of a source from outside; empty when the source is missing.
 
     Sizes are taken after all directories have been listed: a file that was ended before the next one was begun has its
     whole size, if that next one is here.

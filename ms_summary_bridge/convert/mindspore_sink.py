@@ -122,7 +122,7 @@ class MindSporeSink(RunSink):
         if self._wall_time and not (is_lineage and self._has_lineage):
             session = hparams.read_session(values, {tag: shortest(value) for tag, value in self._metrics.items()})
             if session is None and hparams.START_TAG in values:
-                self._say_once("hparams", hparams.START_TAG, ["cannot be read, so that there is no lineage of it"])
+                self._say_once("hparams", hparams.START_TAG, ["cannot be read, so the run gets no lineage"])
         if session is not None:
             wall_time = session.end_time if is_lineage and session.end_time else self._wall_time
             self._lineage += lineage.write_lineage(wall_time, session, is_lineage=is_lineage)

@@ -6,7 +6,7 @@ obeys a mark by dropping the points of *all* tags from its step on, so a later f
 * it begins later than every wall time of the earlier files: else two wrote at once;
 * the step is the first at which it goes back, at or below a step that the same tag has in an earlier file;
 * each series with points at that step or above has a point in it at or below the lowest of them, so that the mark hides
-  nothing but what is replaced. A loss landscape's or an evaluation's file is none for that reason.
+  nothing but what is replaced. For that reason a loss landscape's or an evaluation's file is not a restart.
 
 So the file is read ahead until that is proved, it ends, or it has shown 1,000 events. Its beginning is looked at as a
 whole, up to the second step or the first tag that has a past; so a mark stands before new tags of its first step. What
@@ -55,7 +55,7 @@ class _Look(msgspec.Struct):
     undecided: Undecided | None = None
     """What is known, where it is not decided yet."""
     reason: str = ""
-    """Why a file that goes back is none."""
+    """Why a file that goes back is not a restart."""
 
 
 class FileWalk(msgspec.Struct):

@@ -66,7 +66,9 @@ class Selection:
         if self._leaves_users and event.by_user:
             self._users += len(content.values)
             return None
-        self._derived += sum(tagged.derived and not _is_of_session(tagged) for tagged in content.values)
+        for tagged in content.values:
+            if tagged.derived and not _is_of_session(tagged):
+                self._derived += 1
         chosen: Event | None = event
         if self._tags is not None:
             chosen, left_out = self._without(event, content, lambda tagged: self.is_wanted(tagged.tag), "--tags")
@@ -83,7 +85,7 @@ class Selection:
         if chosen is None:
             return None
         fresh = self._series.observe(chosen, chosen.content)  # type: ignore[arg-type]
-        if self._is_ours:  # whoever wrote it left out the repeats, so what looks like one is none
+        if self._is_ours:  # whoever wrote it left out the repeats, so what looks like one is a point
             fresh = chosen
         if fresh is not None:
             for tagged in fresh.content.values:  # type: ignore[union-attr]
@@ -102,12 +104,12 @@ class Selection:
             if self._derived:
                 notes.append(
                     f"{self._derived} values were computed from others (tensors, loss landscapes, counts of NaN) by an "
-                    "earlier conversion; there is no archive beside them that holds the originals, so these are not "
+                    "earlier conversion; the archive with the originals is missing beside them, so these are not "
                     "restored"
                 )
             elif self._run.format == mindspore.FORMAT:  # every conversion keeps something, the version at least
                 notes.append(
-                    "there is no archive beside it, so what an earlier conversion could not write for MindInsight "
+                    "its archive is missing beside it, so what an earlier conversion could not write for MindInsight "
                     "exactly (float64, text, merged buckets, ...) is not restored"
                 )
         return notes

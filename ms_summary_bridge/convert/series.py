@@ -173,7 +173,7 @@ class SeriesTable:
         return Event(event.wall_time, step, Summary(tuple(fresh)), event.format) if fresh else None
 
     def observe_whole(self, event: Event) -> None:
-        """Takes note of an event that is no summary."""
+        """Takes note of an event other than a summary."""
         self._observe_step((event.content.kind, ""), event.step)
 
     def _observe_step(self, key: SeriesKey, step: int) -> None:
@@ -186,7 +186,7 @@ class SeriesTable:
             series.step = step
 
     def highest(self, key: SeriesKey) -> int | None:
-        """Returns the highest step at which a series has a point; None where there is no such series."""
+        """Returns the highest step at which a series has a point; None for a series without points."""
         series = self._series.get(key)
         return None if series is None else series.highest
 

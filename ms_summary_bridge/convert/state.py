@@ -61,7 +61,7 @@ class FileState(msgspec.Struct):
     order: int = 0
     """Seconds in its name: a file found later with a smaller number was overlooked."""
     last_time: float | None = None
-    """The latest wall time in it; None for a file that is none of the run's own order (lineage, a graph, a twin)."""
+    """The latest wall time in it; None for a file beside the run's order (lineage, a graph, a twin)."""
     undecided: Undecided | None = None
 
     @property
@@ -178,7 +178,7 @@ class State(msgspec.Struct):
 
 
 def load_state(destination: str) -> State:
-    """Reads the state of a destination; an empty one when there is none.
+    """Reads the state of a destination; an empty one where nothing was converted.
 
     Raises:
         ReadError: The file cannot be read.

@@ -167,7 +167,7 @@ class EventFileReader:
             padding that reach to the end of the file, since more bytes may complete a record there.
         record_offset: Start of the piece that was given out last.
         payload: Bytes of the event that was given out last.
-        records_read: Whole records met so far, those that are no events included.
+        records_read: Whole records met so far, those that hold no event included.
 
     Raises:
         LogdirError: (on iterating) The file cannot be opened or read, or is shorter than `offset`.

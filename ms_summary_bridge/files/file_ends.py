@@ -21,11 +21,11 @@ class Head(msgspec.Struct, frozen=True):
     """What a file begins with."""
 
     first: Record | None
-    """The first whole record; None when there is none."""
+    """The first whole record; None for a file without one."""
     has_more: bool
     """Whether anything but zeros follows it: a record, damage, or a record that is cut."""
     damage: str
-    """What is wrong with bytes before it (or in the file, if it has none) that are no record and not just cut."""
+    """What is wrong with bytes before it, or in a file without one, that are neither a record nor the start of one."""
     size: int
     """Bytes of the file."""
 

@@ -27,7 +27,7 @@ def find_fault(path: str) -> tuple[int, str]:
     """Looks at the beginning of a file.
 
     Returns:
-        Its size, and why it is no graph file of MindSpore's; nothing when it is one.
+        Its size, and why it is not a graph file of MindSpore's; empty when it is one.
 
     Raises:
         LogdirError: It cannot be read.

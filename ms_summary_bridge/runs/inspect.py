@@ -67,7 +67,7 @@ def inspect_logdir(source: Path) -> InspectReport:
     """Reads everything below `source` and tells what is there.
 
     Raises:
-        NoEventsError: There is no event file.
+        NoEventsError: No event file was found.
         LogdirError: One cannot be read.
         UsageError: `source` cannot be a path.
     """
