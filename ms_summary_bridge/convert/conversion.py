@@ -65,11 +65,7 @@ def open_conversion(request: Request, found: Logdir, target: str) -> Iterator[Co
 class Conversion:
     """A conversion that holds its destination, so that it can be gone on with as the source grows.
 
-    Args:
-        request: What was asked for.
-        target: `tensorboard` or `mindinsight`.
-        state: What the destination holds.
-        blocked: Why runs cannot be converted, by their directories.
+    The runs whose directories are in `blocked` cannot be converted, with the reason given there.
     """
 
     def __init__(self, request: Request, target: str, state: State, blocked: Mapping[str, LogdirError]) -> None:

@@ -98,14 +98,7 @@ def follow_logdir(
 
 
 class _Follower:
-    """The rounds, without the waiting between them.
-
-    Args:
-        source: What is followed.
-        begin: Opens the conversion when there is something to convert; None when there is not.
-        stop: Ends a round after the run that is under way.
-        clock: As for `follow_logdir`.
-    """
+    """The rounds, without the waiting between them; `begin` opens the conversion once there is something to convert."""
 
     def __init__(
         self,

@@ -20,12 +20,7 @@ __all__ = ["DryOutputs", "DryWriter", "Outputs"]
 
 
 class DryWriter:
-    """Takes what a `RecordWriter` or an `ArchiveWriter` takes, and writes nothing.
-
-    Args:
-        offset: Where an earlier session ended.
-        checksum: Of the bytes before.
-    """
+    """Takes what a `RecordWriter` or an `ArchiveWriter` takes, and writes nothing behind an earlier session's end."""
 
     def __init__(self, offset: int, checksum: int | None) -> None:
         self.offset = offset
@@ -41,11 +36,7 @@ class DryWriter:
 
 
 class Outputs:
-    """Opens and replaces the files of one run.
-
-    Args:
-        directory: Where they go.
-    """
+    """Opens and replaces the files of one run in their directory."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory

@@ -89,11 +89,7 @@ class Series(msgspec.Struct, array_like=True):
 
 
 class SeriesTable:
-    """All series of a run.
-
-    Args:
-        rows: `(kind, tag, series)` of an earlier session, as `rows` returned them.
-    """
+    """All series of a run; goes on from the `rows` of an earlier session."""
 
     def __init__(self, rows: list[tuple[str, str, Series]] | None = None) -> None:
         self._series: dict[SeriesKey, Series] = {(kind, tag): series for kind, tag, series in rows or ()}

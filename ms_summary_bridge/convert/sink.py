@@ -174,11 +174,9 @@ class RunSink(ABC):
         return parse_name(output.name, self.format)[0] or 0
 
     def _begin_file(self, name: str, *head: Event) -> None:
-        """Ends the file that grew and begins the next; a file that has its name already must begin as this one does.
+        """Ends the file that grew and begins the next with the `head` events.
 
-        Args:
-            name: Its name.
-            head: Events that it begins with.
+        A file that has its name already must begin as this one does.
         """
         payloads = [self._own(event) for event in head]
         self._end_file()

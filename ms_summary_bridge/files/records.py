@@ -113,13 +113,7 @@ _made_headers: dict[int, bytes] = {}
 
 
 def encode_record(payload: bytes) -> bytes:
-    """Frames one payload.
-
-    Args:
-        payload: Bytes of one event message, below `MAX_RECORD_BYTES`.
-
-    Returns:
-        The record: header, payload, footer.
+    """Returns the record of one event message's bytes: header, payload, footer.
 
     Raises:
         RecordTooLargeError: The payload is longer than any reader would take.

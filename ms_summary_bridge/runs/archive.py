@@ -115,12 +115,7 @@ class PlaceCounter:
 
 
 class ArchiveWriter:
-    """Writes one archive.
-
-    Args:
-        file: At the end of what an earlier session wrote.
-        source: Format of the events.
-    """
+    """Writes one archive of events of the format `source`, behind what an earlier session wrote to the file."""
 
     def __init__(self, file: RecordWriter, source: str) -> None:
         self.file = file
