@@ -65,11 +65,7 @@ def open_conversion(request: Request, found: Logdir, target: str) -> Iterator[Co
 class Conversion:
     """A conversion that holds its destination, so that it can be gone on with as the source grows.
 
-    Args:
-        request: What was asked for.
-        target: `tensorboard` or `mindinsight`.
-        state: What the destination holds.
-        blocked: Why runs cannot be converted, by their directories.
+    The runs whose directories are in `blocked` cannot be converted, with the reason given there.
     """
 
     def __init__(self, request: Request, target: str, state: State, blocked: Mapping[str, LogdirError]) -> None:
@@ -118,17 +114,14 @@ class Conversion:
         is_stopped: Callable[[], bool] = lambda: False,
         is_last: bool = False,
     ) -> Report:
-        """Converts what is new.
+        """Converts what is new of the runs as they are now; returns what was met.
 
         Args:
-            found: The source's runs as they are now.
+            found: All runs of the source.
             changed: Only runs with one of these files, and those that wait for something; None for all.
-            progress: Called with (source bytes read so far, source bytes in all).
+            progress: As for `convert_logdir`.
             is_stopped: Asked before each run; when it says so, the other runs are left for the next time.
             is_last: Nothing is left for a next time: of files that grow, too.
-
-        Returns:
-            What was met in the runs that were looked at.
         """
         report = self._begin_report(found)
         if self._is_removed():

@@ -21,7 +21,7 @@ from ms_summary_bridge.errors import (
 )
 from ms_summary_bridge.events import FileVersion
 from ms_summary_bridge.files.atomic import check_place, take_lock
-from ms_summary_bridge.files.event_file import peek
+from ms_summary_bridge.files.file_ends import peek
 from ms_summary_bridge.files.file_names import LINEAGE, archive_name
 from ms_summary_bridge.formats import mindspore, tensorboard
 from ms_summary_bridge.formats.plugin_data import WRITER_CONVERT
@@ -69,11 +69,9 @@ def prepare_state(request: Request, target: str, runs: list[Run]) -> tuple[State
 
 @contextmanager
 def locked(destination: str, *, is_dry: bool = False) -> Iterator[None]:
-    """Holds the destination for one conversion at a time; freed by the system when the process dies.
+    """Holds the destination, made if missing, for one conversion at a time; the system frees it when the process dies.
 
-    Args:
-        destination: Where; made if missing.
-        is_dry: Only find out whether that would be possible.
+    With `is_dry` it only finds out whether that would be possible.
 
     Raises:
         DestinationBusyError: Another conversion is writing there.

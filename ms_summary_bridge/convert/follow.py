@@ -98,14 +98,7 @@ def follow_logdir(
 
 
 class _Follower:
-    """The rounds, without the waiting between them.
-
-    Args:
-        source: What is followed.
-        begin: Opens the conversion when there is something to convert; None when there is not.
-        stop: Ends a round after the run that is under way.
-        clock: As for `follow_logdir`.
-    """
+    """The rounds, without the waiting between them; `begin` opens the conversion once there is something to convert."""
 
     def __init__(
         self,
@@ -124,7 +117,7 @@ class _Follower:
         self._scan: Scan | None = None  # of the last round that went through
         self._found: Logdir | None = None
         self._next_try = float("inf")
-        self._said: dict[str, list[object]] = {}  # trouble by run; by the empty name that of the source
+        self._reported_trouble: dict[str, list[object]] = {}  # trouble by run; by the empty name that of the source
 
     def look(self) -> Report | None:
         """Does what there is to do; returns the report if it has something new to say."""
@@ -198,9 +191,9 @@ class _Follower:
         }
         trouble[""] = [*report.unreadable, *([report.failed] if report.failed else [])]
         for name, what in trouble.items():
-            if what and what != self._said.get(name):
+            if what and what != self._reported_trouble.get(name):
                 is_news = True
-            self._said[name] = what
+            self._reported_trouble[name] = what
         return is_news
 
     def _add(self, report: Report) -> None:

@@ -25,7 +25,7 @@ Scan: TypeAlias = dict[str, tuple[object, ...]]
 
 
 def take_scan(source: str) -> Scan:
-    """Looks at every file of a source from outside; empty when there is no source.
+    """Looks at every file of a source from outside; empty when the source is missing.
 
     Sizes are taken after all directories have been listed: a file that was ended before the next one was begun has its
     whole size, if that next one is here.
@@ -73,15 +73,9 @@ def changed_paths(before: Scan, now: Scan) -> set[str]:
 
 
 def grown(found: Logdir, before: Scan, now: Scan) -> Logdir | None:
-    """Returns what was found with the sizes of now, if all that has happened is that its event files grew.
+    """Returns what was found at the scan `before` with the sizes of now, if its event files grew and that is all.
 
-    Args:
-        found: What was found when the scan was `before`.
-        before: An earlier scan.
-        now: The latest scan.
-
-    Returns:
-        None when the source must be searched anew.
+    None when the source must be searched anew.
     """
     if is_url(found.source) or before.keys() != now.keys():
         return None

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from ms_summary_bridge.convert.conversion import TARGETS, direction_of, open_conversion, runs_for
 from ms_summary_bridge.convert.task import ConvertOptions, Request
-from ms_summary_bridge.errors import NoEventsError, UsageError
+from ms_summary_bridge.errors import UsageError
 from ms_summary_bridge.files.arguments import check_choice, check_number, check_path
 from ms_summary_bridge.files.event_file import Path
 from ms_summary_bridge.runs.logdir import Logdir, discover
@@ -54,7 +54,7 @@ def convert_logdir(
     found = discover(request.source)
     target = to or direction_of(found)
     if not runs_for(found, target):
-        _refuse_empty(found, request.source, target)
+        _refuse_empty(found, target)
     with open_conversion(request, found, target) as conversion:
         return conversion.convert(found, progress=progress)
 
@@ -83,11 +83,10 @@ def make_request(
     return Request(source, destination, to, options or ConvertOptions(), workers, dask, force)
 
 
-def _refuse_empty(found: Logdir, source: str, target: str) -> None:
+def _refuse_empty(found: Logdir, target: str) -> None:
     """Ends a conversion that has no run: harmless when files are there that hold nothing yet."""
     if found.runs:
         kinds = ", ".join(sorted({run.format for run in found.runs}))
-        raise UsageError(f"{source}: only {kinds} files are there, nothing to convert to {target}")
+        raise UsageError(f"{found.source}: only {kinds} files are there, nothing to convert to {target}")
     if not found.empty:
-        reasons = "".join(f"\n  {problem.path}: {problem.reason}" for problem in found.problems[:10])
-        raise NoEventsError(f"{source}: no event files found (names hold 'summary.<seconds>' or 'tfevents'){reasons}")
+        raise found.no_events()

@@ -47,15 +47,16 @@ class MindSporeSink(RunSink):
         self._wall_time = 0.0
         self._over = self._over_limits()
 
-    def _encode(self, event: Event) -> Encoded | None:
-        if event.is_lineage:
-            self._lineage.append(self._own(event))
-            self._has_lineage = self._has_lineage or event.content.kind in SESSION_KINDS
-            return None
+    def write(self, event: Event) -> Encoded | None:
+        """Writes one event, counts what is lost and what MindInsight will show, and takes note of a session's parts.
+
+        Raises:
+            LogdirError: A file cannot be written, or holds something else.
+        """
         if event.format == tensorboard.FORMAT:
             self.note_session(event)
-        encoded = self._encoder.encode(event)
-        if encoded.payload is not None:
+        encoded = super().write(event)
+        if encoded is not None and encoded.payload is not None:
             points = self._state.points
             for kind, name in encoded.written:
                 key = f"{kind} {name}"
@@ -71,6 +72,10 @@ class MindSporeSink(RunSink):
             key = f"{Scalar.kind} {tag}"
             points[key] = points.get(key, 0) + count
             self._metrics[tag] = Scalar(batch.last[tag])
+
+    def _note_lineage(self, event: Event) -> None:
+        self._lineage.append(self._own(event))
+        self._has_lineage = self._has_lineage or event.content.kind in SESSION_KINDS
 
     def write_version(self, event: Event) -> None:
         """A version event of MindSpore's own opens the next file; another format's goes into the archive."""
@@ -128,7 +133,7 @@ class MindSporeSink(RunSink):
         if self._wall_time and not (is_lineage and self._has_lineage):
             session = hparams.read_session(values, {tag: shortest(value) for tag, value in self._metrics.items()})
             if session is None and hparams.START_TAG in values:
-                self._say_once("hparams", hparams.START_TAG, ["cannot be read, so that there is no lineage of it"])
+                self._say_once("hparams", hparams.START_TAG, ["cannot be read, so the run gets no lineage"])
         if session is not None:
             wall_time = session.end_time if is_lineage and session.end_time else self._wall_time
             self._lineage += lineage.write_lineage(wall_time, session, is_lineage=is_lineage)

@@ -7,8 +7,9 @@ import os
 from collections.abc import Sequence
 
 from ms_summary_bridge.convert.names import NAME_FILE
-from ms_summary_bridge.errors import FileTakenError, ReadError, WriteError
+from ms_summary_bridge.errors import FileTakenError, WriteError
 from ms_summary_bridge.files.atomic import check_place, replace_file
+from ms_summary_bridge.files.event_file import read_errors
 from ms_summary_bridge.files.file_names import archive_name
 from ms_summary_bridge.files.record_writer import RecordWriter
 from ms_summary_bridge.files.records import encode_record
@@ -19,12 +20,7 @@ __all__ = ["DryOutputs", "DryWriter", "Outputs"]
 
 
 class DryWriter:
-    """Takes what a `RecordWriter` or an `ArchiveWriter` takes, and writes nothing.
-
-    Args:
-        offset: Where an earlier session ended.
-        checksum: Of the bytes before.
-    """
+    """Takes what a `RecordWriter` or an `ArchiveWriter` takes, and writes nothing behind an earlier session's end."""
 
     def __init__(self, offset: int, checksum: int | None) -> None:
         self.offset = offset
@@ -43,11 +39,7 @@ class DryWriter:
 
 
 class Outputs:
-    """Opens and replaces the files of one run.
-
-    Args:
-        directory: Where they go.
-    """
+    """Opens and replaces the files of one run in their directory."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
@@ -75,11 +67,8 @@ class Outputs:
         path = os.path.join(self.directory, name)
         records = b"".join(map(encode_record, payloads))
         present: bytes | None = None
-        try:
-            with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
-                present = file.read()
-        except OSError as error:
-            raise ReadError.of_system(path, "read", error) from error
+        with read_errors(path), contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+            present = file.read()
         is_ours = former == name or present is None or records.startswith(present)
         if not is_ours and WRITER_CONVERT.encode() not in (present or b"")[:200]:
             raise FileTakenError(f"{path}: exists and would be overwritten")

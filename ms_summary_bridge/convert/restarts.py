@@ -6,7 +6,7 @@ obeys a mark by dropping the points of *all* tags from its step on, so a later f
 * it begins later than every wall time of the earlier files: else two wrote at once;
 * the step is the first at which it goes back, at or below a step that the same tag has in an earlier file;
 * each series with points at that step or above has a point in it at or below the lowest of them, so that the mark hides
-  nothing but what is replaced. A loss landscape's or an evaluation's file is none for that reason.
+  nothing but what is replaced. For that reason a loss landscape's or an evaluation's file is not a restart.
 
 So the file is read ahead until that is proved, it ends, or it has shown 1,000 events. Its beginning is looked at as a
 whole, up to the second step or the first tag that has a past; so a mark stands before new tags of its first step. What
@@ -58,7 +58,7 @@ class _Look(msgspec.Struct):
     undecided: Undecided | None = None
     """What is known, where it is not decided yet."""
     reason: str = ""
-    """Why a file that goes back is none."""
+    """Why a file that goes back is not a restart."""
 
 
 class FileWalk(msgspec.Struct):
@@ -139,11 +139,8 @@ class FileWalk(msgspec.Struct):
 class ReadAhead:
     """Reads ahead in later files.
 
-    Args:
-        series: What has been written.
-        make_decoder: Makes a decoder that knows what earlier files said.
-        encoder: Of the target: a value that it cannot show replaces nothing.
-        is_wanted: Whether a tag is converted at all.
+    `series` is what has been written, `make_decoder` makes one that knows what earlier files said, and `encoder` is the
+    target's: a value that it cannot show replaces nothing.
     """
 
     def __init__(
@@ -153,10 +150,14 @@ class ReadAhead:
         encoder: Encoder,
         is_wanted: Callable[[str], bool],
     ) -> None:
-        self._series = series
-        self._make_decoder = make_decoder
+        self.series = series
+        self.make_decoder = make_decoder
+        self.is_wanted = is_wanted
         self._encoder = encoder
-        self._is_wanted = is_wanted
+
+    def fork(self) -> ReadAhead:
+        """Returns one whose series may go another way."""
+        return ReadAhead(self.series.copy(), self.make_decoder, self._encoder, self.is_wanted)
 
     def look(self, walk: FileWalk) -> _Look:
         """Finds out how far a file can be written, and what stands there."""
@@ -172,8 +173,8 @@ class ReadAhead:
             if isinstance(event.content, Summary):
                 is_head = is_head and first_step in (None, event.step)
                 first_step = event.step
-                keys = {key for key, tagged in keys_of(event) if tagged is not None and self._is_wanted(tagged.tag)}
-                past = [top for key in keys - seen if (top := self._series.highest(key)) is not None]
+                keys = {key for key, tagged in keys_of(event) if tagged is not None and self.is_wanted(tagged.tag)}
+                past = [top for key in keys - seen if (top := self.series.highest(key)) is not None]
                 if past and event.step <= max(past):
                     if before > start and not is_head:
                         return _Look(before, undecided=Undecided(waited, sorted(seen)))
@@ -187,7 +188,7 @@ class ReadAhead:
 
     def _prove(self, walk: FileWalk, undecided: Undecided, step: int) -> _Look:
         """Looks for a point that replaces those of each series which a mark would hide."""
-        needs = self._series.lowest_from(step)
+        needs = self.series.lowest_from(step)
         if walk.has_lineage and step <= 0:
             needs["lineage", ""] = 0
         waited = undecided.waited
@@ -213,14 +214,14 @@ class ReadAhead:
 
     def _is_shown(self, event: Event, tagged: TaggedValue | None) -> bool:
         if tagged is not None:
-            if not self._is_wanted(tagged.tag):
+            if not self.is_wanted(tagged.tag):
                 return False
             event = Event(event.wall_time, event.step, Summary((tagged,)), event.format)
         return self._encoder.encode(event).payload is not None
 
     def _events(self, walk: FileWalk) -> Iterator[tuple[int, Event]]:
         """Yields the events that a walk has before it, each with the offset before it."""
-        with EventFileReader(walk.path, self._make_decoder(), offset=walk.offset) as reader:
+        with EventFileReader(walk.path, self.make_decoder(), offset=walk.offset) as reader:
             before = walk.offset
             for item in reader:
                 if reader.offset > walk.end:

@@ -30,7 +30,7 @@ from ms_summary_bridge.convert.unread import (
     is_written_at_once,
     sizes_of,
 )
-from ms_summary_bridge.events import Decoder, Event, FileVersion, SessionLog
+from ms_summary_bridge.events import Event, FileVersion, SessionLog
 from ms_summary_bridge.files.file_names import LINEAGE
 from ms_summary_bridge.formats import mindspore, tensorboard
 from ms_summary_bridge.runs.archive import make_decoder, make_encoder, source_of
@@ -96,13 +96,10 @@ class _RunConversion:
         )
         self._decoder = make_decoder(run.format, self.state.plugins)
         self._lane = BatchLane(run.format, report, self._series, self._sink, self._decoder_ahead, self._put)
-        self._ahead = self._read_ahead(self._series)
+        self._ahead = ReadAhead(self._series, self._decoder_ahead, make_encoder(target), self._selection.is_wanted)
         self._plan = task.state.plan or Plan({})
         self._is_at_once = False  # the file being read was written beside another one
         self._begins_anew = False  # behind the piece of it that was read last a training begins again
-
-    def _read_ahead(self, series: SeriesTable) -> ReadAhead:
-        return ReadAhead(series, self._decoder_ahead, make_encoder(self._sink.format), self._selection.is_wanted)
 
     def _decoder_ahead(self) -> Decoder:
         return make_decoder(self.task.run.format, {**self.state.plugins})
@@ -137,12 +134,9 @@ class _RunConversion:
         if self.task.options.on_restart == "latest" and len(run.files) > 1:
             superseded = find_superseded(
                 [unread for file in run.files if (unread := self._find_unread(file)) is not None],
-                task=self.task,
-                report=self.report,
-                series=self._series,
-                read_ahead=self._read_ahead,
-                decoder=self._decoder_ahead(),
-                is_wanted=self._selection.is_wanted,
+                self.task,
+                self.report,
+                self._ahead,
             )
         for file in run.files:
             self._selection.superseded = superseded.get(file.path, {})

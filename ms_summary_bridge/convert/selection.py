@@ -16,18 +16,9 @@ __all__ = ["Selection"]
 
 
 class Selection:
-    """The choice for one run.
+    """The choice for one run: counts values in `report` and `losses`, and notes in `series` what is written.
 
-    Args:
-        task: The run.
-        report: Where values are counted.
-        losses: Where losses are counted.
-        series: The series of the run; what is written is noted there.
-        target: The format that is written.
-        has_archive: The run has an archive beside it that holds what was drawn.
-
-    Attributes:
-        superseded: Step of each series from which on its values are left out.
+    With `has_archive` the run has an archive beside it that holds what was drawn.
     """
 
     def __init__(
@@ -41,6 +32,7 @@ class Selection:
         has_archive: bool,
     ) -> None:
         self.superseded: Mapping[SeriesKey, int] = {}
+        """Step of each series from which on its values are left out."""
         self._derived = 0
         self._users = 0
         self._report = report
@@ -82,14 +74,18 @@ class Selection:
             chosen, left_out = self._without(event, content, lambda tagged: self.is_wanted(tagged.tag), "--tags")
             self._report.filtered += left_out
         if self.superseded and chosen is not None:
-            chosen, left_out = self._without(
-                chosen, chosen.content, self._is_current(event.step), "--on-restart latest"
-            )
+            superseded = self.superseded
+
+            def is_current(tagged: TaggedValue) -> bool:
+                cutoff = superseded.get((tagged.value.kind, tagged.tag))
+                return cutoff is None or event.step < cutoff
+
+            chosen, left_out = self._without(chosen, chosen.content, is_current, "--on-restart latest")
             self._report.superseded += left_out
         if chosen is None:
             return None
         fresh = self._series.observe(chosen, chosen.content)  # type: ignore[arg-type]
-        if self._is_ours:  # whoever wrote it left out the repeats, so what looks like one is none
+        if self._is_ours:  # whoever wrote it left out the repeats, so what looks like one is a point
             fresh = chosen
         if fresh is not None:
             for tagged in fresh.content.values:  # type: ignore[union-attr]
@@ -108,24 +104,15 @@ class Selection:
             if self._derived:
                 notes.append(
                     f"{self._derived} values were computed from others (tensors, loss landscapes, counts of NaN) by an "
-                    "earlier conversion; there is no archive beside them that holds the originals, so these are not "
+                    "earlier conversion; the archive with the originals is missing beside them, so these are not "
                     "restored"
                 )
             elif self._run.format == mindspore.FORMAT:  # every conversion keeps something, the version at least
                 notes.append(
-                    "there is no archive beside it, so what an earlier conversion could not write for MindInsight "
+                    "its archive is missing beside it, so what an earlier conversion could not write for MindInsight "
                     "exactly (float64, text, merged buckets, ...) is not restored"
                 )
         return notes
-
-    def _is_current(self, step: int) -> Callable[[TaggedValue], bool]:
-        superseded = self.superseded
-
-        def is_current(tagged: TaggedValue) -> bool:
-            cutoff = superseded.get((tagged.value.kind, tagged.tag))
-            return cutoff is None or step < cutoff
-
-        return is_current
 
     def _without(
         self, event: Event, content: object, is_kept: Callable[[TaggedValue], bool], option: str

@@ -91,11 +91,7 @@ class Series(msgspec.Struct, array_like=True):
 
 
 class SeriesTable:
-    """All series of a run.
-
-    Args:
-        rows: `(kind, tag, series)` of an earlier session, as `rows` returned them.
-    """
+    """All series of a run; goes on from the `rows` of an earlier session."""
 
     def __init__(self, rows: list[tuple[str, str, Series]] | None = None) -> None:
         self._series: dict[SeriesKey, Series] = {(kind, tag): series for kind, tag, series in rows or ()}
@@ -203,7 +199,7 @@ class SeriesTable:
         return self._series.get((Scalar.kind, tag))
 
     def observe_whole(self, event: Event) -> None:
-        """Takes note of an event that is no summary."""
+        """Takes note of an event other than a summary."""
         self._observe_step((event.content.kind, ""), event.step)
 
     def _observe_step(self, key: SeriesKey, step: int) -> None:
@@ -216,7 +212,7 @@ class SeriesTable:
             series.step = step
 
     def highest(self, key: SeriesKey) -> int | None:
-        """Returns the highest step at which a series has a point; None where there is no such series."""
+        """Returns the highest step at which a series has a point; None for a series without points."""
         series = self._series.get(key)
         return None if series is None else series.highest
 

@@ -13,7 +13,7 @@ from crc32c import crc32c
 from ms_summary_bridge.convert.batches import JudgedBatch
 from ms_summary_bridge.convert.outputs import DryWriter, Outputs
 from ms_summary_bridge.convert.state import OutputState, RunState
-from ms_summary_bridge.events import Encoded, Encoder, Event
+from ms_summary_bridge.events import Encoded, Encoder, Event, SessionLog
 from ms_summary_bridge.files.file_names import parse_name
 from ms_summary_bridge.files.record_writer import RecordWriter
 from ms_summary_bridge.files.records import encode_record
@@ -78,6 +78,7 @@ class RunSink(ABC):
         self._archives: dict[str, ArchiveWriter | DryWriter] = {}
         self._writer: RecordWriter | DryWriter | None = None
         self._begins_new_file = not state.outputs
+        self._has_points = True  # the file that grows holds more than marks
         self._seconds = 0
 
     def begin_source(self, seconds: int) -> None:
@@ -101,20 +102,23 @@ class RunSink(ABC):
         Raises:
             LogdirError: A file cannot be written, or holds something else.
         """
-        encoded = self._encode(event)
-        if encoded is None:
-            return None
+        payload: bytes | None
         if event.is_lineage:
-            place = START  # in an archive of its own, and beside the run rather than in its order
+            encoded = self._note_lineage(event)
+            if encoded is None:
+                return None
+            payload, place = None, START  # in an archive of its own, and beside the run rather than in its order
         else:
-            place = self._places.last if encoded.payload is None else self._places.advance(encoded.payload)
+            encoded = self._encoder.encode(event)
+            payload = encoded.payload
+            place = self._places.last if payload is None else self._places.advance(payload)
         for loss in encoded.losses:
             self._losses.add(loss.kind, loss.tag, loss.reason)
         if encoded.archive is not None and self._keep_archive:
             self._archive(event).write(encoded.archive, place)
             self.archived += 1
-        if encoded.payload is not None:
-            self._put(event, encoded.payload)
+        if payload is not None:
+            self._put(event, payload)
         return encoded
 
     @property
@@ -128,6 +132,7 @@ class RunSink(ABC):
         Raises:
             LogdirError: A file cannot be written, or holds something else.
         """
+        self._has_points = True
         self._places.skip(batch.events, batch.checksum)
         self._open().write_records(batch.block)
 
@@ -140,9 +145,9 @@ class RunSink(ABC):
     def end_sources(self, *, grows: bool = False) -> None:
         """Says that the whole source has been read, without an error; `grows` says that more of it is expected."""
 
-    def _encode(self, event: Event) -> Encoded | None:
-        """Returns what is made of an event; None where it goes into the lineage file alone."""
-        return self._encoder.encode(event)
+    @abstractmethod
+    def _note_lineage(self, event: Event) -> Encoded | None:
+        """Takes note of a lineage event, which is shown in a file of its own; returns as `write` does."""
 
     @abstractmethod
     def _begin(self, wall_time: float) -> None:
@@ -152,6 +157,8 @@ class RunSink(ABC):
         """Writes a payload into the file that grows, or into a new one."""
         if self._begins_new_file:
             self._begin(event.wall_time)
+        if not self._has_points and type(event.content) is not SessionLog:
+            self._has_points = True
         self._open().write(payload)
 
     def _open(self) -> RecordWriter | DryWriter:
@@ -187,16 +194,15 @@ class RunSink(ABC):
         return parse_name(output.name, self.format)[0] or 0
 
     def _begin_file(self, name: str, *head: Event) -> None:
-        """Ends the file that grew and begins the next; a file that has its name already must begin as this one does.
+        """Ends the file that grew and begins the next with the `head` events.
 
-        Args:
-            name: Its name.
-            head: Events that it begins with.
+        A file that has its name already must begin as this one does.
         """
         payloads = [self._own(event) for event in head]
         self._end_file()
         self._state.outputs.append(OutputState(name, 0, _hash(payloads[0])))
         self._begins_new_file = False
+        self._has_points = False
         self._writer = self._outputs.open(name)
         for payload in payloads:
             self._writer.write(payload)

@@ -61,7 +61,7 @@ class FileState(msgspec.Struct):
     order: int = 0
     """Seconds in its name: a file found later with a smaller number was overlooked."""
     last_time: float | None = None
-    """The latest wall time in it; None for a file that is none of the run's own order (lineage, a graph, a twin)."""
+    """The latest wall time in it; None for a file beside the run's order (lineage, a graph, a twin)."""
     undecided: Undecided | None = None
 
     @property
@@ -178,7 +178,7 @@ class State(msgspec.Struct):
 
 
 def load_state(destination: str) -> State:
-    """Reads the state of a destination; an empty one when there is none.
+    """Reads the state of a destination; an empty one where nothing was converted.
 
     Raises:
         ReadError: The file cannot be read.
@@ -222,12 +222,9 @@ def _encode(state: State) -> bytes:
 
 
 def save_state(destination: str, state: State, *, sync: bool = True) -> None:
-    """Writes the state, if it is another one, so that a reader sees the old or the new one, never a part.
+    """Writes the state of a destination that is locked, if it is another one; a reader sees the old or the new one.
 
-    Args:
-        destination: Where; it is locked.
-        state: The state.
-        sync: Wait until the disk has it.
+    With `sync` it waits until the disk has it.
 
     Raises:
         WriteError: It cannot be written.

@@ -5,7 +5,7 @@ Left out is what a restart replaces: of each series the points at and above the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from ms_summary_bridge.convert.restarts import ReadAhead, Restart
@@ -13,7 +13,7 @@ from ms_summary_bridge.convert.series import SeriesKey, SeriesTable
 from ms_summary_bridge.convert.state import FileState
 from ms_summary_bridge.convert.task import RunTask
 from ms_summary_bridge.convert.unread import Unread, begin_walk
-from ms_summary_bridge.events import Decoder, Event, Summary
+from ms_summary_bridge.events import Event, Summary
 from ms_summary_bridge.runs.report import RestartMark, RunReport
 
 __all__ = ["Superseded", "find_superseded"]
@@ -23,31 +23,17 @@ Superseded: TypeAlias = dict[SeriesKey, int]
 
 
 def find_superseded(
-    parts: Sequence[Unread],
-    *,
-    task: RunTask,
-    report: RunReport,
-    series: SeriesTable,
-    read_ahead: Callable[[SeriesTable], ReadAhead],
-    decoder: Decoder,
-    is_wanted: Callable[[str], bool],
+    parts: Sequence[Unread], task: RunTask, report: RunReport, ahead: ReadAhead
 ) -> dict[str, Superseded]:
-    """Returns what is superseded in each file, by its path, and reports the restarts.
+    """Returns what is superseded in each file of a run, by its path, and reports the restarts.
 
-    Args:
-        parts: What is new of each file.
-        task: Their run.
-        report: Where restarts are told.
-        series: What has been written.
-        read_ahead: Makes what decides by a table of series.
-        decoder: One that may be used up.
-        is_wanted: Whether a tag is converted at all.
+    `parts` are what is new of the files; `ahead` knows what has been written.
     """
     if all(unread.is_decided for unread in parts):
         return {}
     states = dict(task.state.files)
-    table = series.copy()
-    ahead = read_ahead(table)
+    written, ahead = ahead.series, ahead.fork()
+    table, decoder = ahead.series, ahead.make_decoder()
     replaced_by: list[Superseded] = []
     for unread in parts:
         walk = begin_walk(unread, task, states, decoder)
@@ -57,13 +43,12 @@ def find_superseded(
             if isinstance(piece, Restart):
                 is_restart = True
                 table.restart(piece.step)
-                _report(report, unread.path, piece.step, series)
+                _report(report, unread.path, piece.step, written)
             elif isinstance(piece, Event) and isinstance(piece.content, Summary):
-                summary = Summary(tuple(tagged for tagged in piece.content.values if is_wanted(tagged.tag)))
+                summary = Summary(tuple(tagged for tagged in piece.content.values if ahead.is_wanted(tagged.tag)))
                 table.observe(piece, summary)
-                for tagged in summary.values if is_restart else ():
-                    key = (tagged.value.kind, tagged.tag)
-                    lowest[key] = min(piece.step, lowest.get(key, piece.step))
+                if is_restart:
+                    _note_lowest(lowest, {(tagged.value.kind, tagged.tag): piece.step for tagged in summary.values})
             elif isinstance(piece, Event):
                 table.observe_whole(piece)
         states[unread.path] = FileState(order=unread.file.created, last_time=walk.last_time)
@@ -72,9 +57,13 @@ def find_superseded(
     found: dict[str, Superseded] = {}
     for unread, lowest in zip(reversed(parts), reversed(replaced_by), strict=True):
         found[unread.file.path] = dict(later)
-        for key, step in lowest.items():
-            later[key] = min(step, later.get(key, step))
+        _note_lowest(later, lowest)
     return found
+
+
+def _note_lowest(lowest: Superseded, steps: Superseded) -> None:
+    for key, step in steps.items():
+        lowest[key] = min(step, lowest.get(key, step))
 
 
 def _report(report: RunReport, path: str, step: int, written: SeriesTable) -> None:

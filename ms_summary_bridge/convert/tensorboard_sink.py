@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ms_summary_bridge.convert.batches import JudgedBatch
 from ms_summary_bridge.convert.sink import MAX_SECONDS, RunSink
 from ms_summary_bridge.events import Encoded, Event, FileVersion, LostValue, SessionLog
 from ms_summary_bridge.files.file_names import LINEAGE_SUFFIX
@@ -37,7 +36,6 @@ class TensorBoardSink(RunSink):
         super().__init__(*outputs, **arguments)
         self._encoder = TensorBoardEncoder(self.names)
         self._mark: int | None = None  # step of the restart that the next file begins with
-        self._has_points = True  # the file that grows holds more than marks
         self._in_table: set[str] = set()  # kinds of the session's records that were met
 
     def begin_file(self) -> None:
@@ -56,11 +54,10 @@ class TensorBoardSink(RunSink):
         if event.format == MINDSPORE and not event.is_lineage and event.wall_time not in self._state.start_times:
             self._state.start_times.append(event.wall_time)
 
-    def _encode(self, event: Event) -> Encoded | None:
+    def _note_lineage(self, event: Event) -> Encoded:
+        """Of each kind of lineage the last record is shown, and all are in the archive."""
         content = event.content
-        if not event.is_lineage or not isinstance(content, Opaque):
-            return self._encoder.encode(event)
-        # Of each kind of lineage the last record is shown, in a file of its own, and all are in the archive.
+        assert isinstance(content, Opaque)
         losses: tuple[LostValue, ...] = ()
         is_shown = True
         if content.kind in SESSION_KINDS:
@@ -75,15 +72,6 @@ class TensorBoardSink(RunSink):
                 losses += (LostValue(content.kind, "", "an earlier one of its run: TensorBoard shows the last"),)
             self._state.session[content.kind] = content.payload
         return Encoded(None, losses, event)
-
-    def write_batch(self, batch: JudgedBatch) -> None:
-        """Writes records that hold all of their events."""
-        super().write_batch(batch)
-        self._has_points = True
-
-    def _put(self, event: Event, payload: bytes) -> None:
-        super()._put(event, payload)
-        self._has_points = self._has_points or not isinstance(event.content, SessionLog)
 
     def end_sources(self, *, grows: bool = False) -> None:
         """Writes what the lineage becomes into a file of its own.
@@ -123,4 +111,3 @@ class TensorBoardSink(RunSink):
             head += [mark] * (1 if self._state.has_mark else 2)
             self._mark, self._state.has_mark = None, True
         self._begin_file(f"events.out.tfevents.{seconds:010d}.{self._host}.{number:04d}", *head)
-        self._has_points = False

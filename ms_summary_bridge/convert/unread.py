@@ -11,9 +11,9 @@ import msgspec
 from ms_summary_bridge.convert.restarts import FileWalk, may_grow
 from ms_summary_bridge.convert.state import FileState, RunState, Undecided
 from ms_summary_bridge.convert.task import RunTask, relative_path
-from ms_summary_bridge.errors import ReadError
 from ms_summary_bridge.events import Decoder
-from ms_summary_bridge.files.event_file import open_source, peek
+from ms_summary_bridge.files.event_file import open_source, read_errors
+from ms_summary_bridge.files.file_ends import peek
 from ms_summary_bridge.runs.log_files import LogFile
 
 __all__ = [
@@ -55,13 +55,7 @@ class Unread(msgspec.Struct):
 
 
 def find_unread(file: LogFile, source: str, state: RunState, ends: dict[str, int]) -> Unread | None:
-    """Returns what is new of a file.
-
-    Args:
-        file: The file.
-        source: What is converted, see `RunTask`.
-        state: What has been converted.
-        ends: How far each file is read (`Plan.ends`); others have come since that was decided.
+    """Returns what is new of a file; `ends` says how far each is read (`Plan.ends`), others have come since then.
 
     Raises:
         LogdirError: It cannot be read.
@@ -73,21 +67,15 @@ def find_unread(file: LogFile, source: str, state: RunState, ends: dict[str, int
     known = state.files.get(path)
     if known is None:
         return Unread(path, file, 0, end, number=len(state.files))
-    number = list(state.files).index(path)
-    if not is_same_file(file.path, end, known):
-        return Unread(path, file, 0, end, known, True, number)
-    return Unread(path, file, known.offset, end, known, False, number) if end > known.offset else None
+    is_replaced = not is_same_file(file.path, end, known)
+    start = 0 if is_replaced else known.offset
+    if start >= end and not is_replaced:
+        return None
+    return Unread(path, file, start, end, known, is_replaced, list(state.files).index(path))
 
 
 def begin_walk(unread: Unread, task: RunTask, states: Mapping[str, FileState], decoder: Decoder) -> FileWalk:
-    """Returns the way through a data file; it may be a restart if it was begun after the others had ended.
-
-    Args:
-        unread: What is new of it.
-        task: Its run.
-        states: The files that were converted before it.
-        decoder: Of the run.
-    """
+    """Returns the way through a data file; it may be a restart if it was begun after those in `states` had ended."""
     known = None if unread.is_replaced else unread.known
     is_first = not unread.is_replaced and not _others(unread, states)
     may_be = not is_first and not is_late(unread, states) and not is_written_at_once(unread, states)
@@ -156,12 +144,9 @@ def is_same_file(path: str, size: int, known: FileState) -> bool:
 
 
 def _hashes(path: str, head_bytes: int, offset: int) -> tuple[str, str]:
-    try:
-        with open_source(path) as file:
-            head = file.read(head_bytes) if head_bytes else b""
-            start = max(0, offset - _TAIL_BYTES)
-            file.seek(start)
-            tail = file.read(offset - start) if offset else b""
-    except OSError as error:
-        raise ReadError.of_system(path, "read", error) from error
+    with open_source(path) as file, read_errors(path):
+        head = file.read(head_bytes) if head_bytes else b""
+        start = max(0, offset - _TAIL_BYTES)
+        file.seek(start)
+        tail = file.read(offset - start) if offset else b""
     return (hashlib.blake2b(head, digest_size=16).hexdigest(), hashlib.blake2b(tail, digest_size=16).hexdigest())

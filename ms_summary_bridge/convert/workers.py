@@ -40,14 +40,10 @@ def convert_runs(
     advance: Progress,
     is_stopped: Callable[[], bool],
 ) -> Iterator[_Result]:
-    """Yields each task's result as it is done.
+    """Yields each task's result as it is done; for `workers` and `dask` see `convert_logdir`.
 
-    Args:
-        tasks: Runs by their names in the destination.
-        workers: Processes; 1 converts in this one.
-        dask: Address of a Dask scheduler, used in place of processes.
-        advance: Called now and then with the number of bytes read since the last call.
-        is_stopped: Asked before each run; when it says so, the runs not yet begun are left out.
+    `advance` is called now and then with the number of bytes read since the last call. Once `is_stopped` says so, the
+    runs not yet begun are left out.
 
     Raises:
         LogdirError: No scheduler answers.

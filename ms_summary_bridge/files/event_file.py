@@ -14,8 +14,6 @@ import os
 from collections.abc import Generator, Iterator
 from typing import BinaryIO, Final, TypeAlias, cast
 
-import msgspec
-
 from ms_summary_bridge.errors import (
     ClosedError,
     EventDecodeError,
@@ -41,17 +39,15 @@ from ms_summary_bridge.files.records import (
 __all__ = [
     "CHUNK_BYTES",
     "EventFileReader",
-    "Head",
     "Path",
     "is_url",
-    "last_wall_time",
     "open_source",
-    "peek",
+    "read_batches",
+    "read_errors",
     "read_pieces",
 ]
 
 CHUNK_BYTES: Final = 1 << 20
-_PEEK_BYTES: Final = 1 << 16
 _FRAME_BYTES: Final = HEADER_BYTES + FOOTER_BYTES
 
 Path: TypeAlias = str | os.PathLike[str]
@@ -88,12 +84,23 @@ def open_source(path: Path) -> BinaryIO:
         raise ReadError(f"{path}: {error}") from error
 
 
-def _batches(
-    source: BinaryIO, path: str, offset: int, chunk_bytes: int, max_record_bytes: int
+@contextlib.contextmanager
+def read_errors(path: str) -> Iterator[None]:
+    """Raises the system's errors as ReadError, with the file's name."""
+    try:
+        yield
+    except LogdirError:
+        raise
+    except OSError as error:
+        raise ReadError.of_system(path, "read", error) from error
+
+
+def read_batches(
+    source: BinaryIO, path: str, offset: int, chunk_bytes: int, max_record_bytes: int = MAX_RECORD_BYTES
 ) -> Iterator[tuple[list[Piece], int]]:
     """Yields the pieces of one chunk after the other, each list with the place to resume at after it."""
     decoder = RecordDecoder(offset, max_record_bytes=max_record_bytes)
-    try:
+    with read_errors(path):
         size = source.seek(0, os.SEEK_END)
         if size < offset:
             raise ReadError(f"{path}: has {size} bytes, reading was to go on at byte {offset}: it was replaced or cut")
@@ -120,10 +127,6 @@ def _batches(
                 pieces += decoder.give_up()
             if pieces:
                 yield pieces, decoder.offset
-    except LogdirError:
-        raise
-    except OSError as error:
-        raise ReadError.of_system(path, "read", error) from error
     rest = decoder.finish()
     if rest:
         yield rest, decoder.offset
@@ -144,7 +147,7 @@ def read_pieces(
     """
     path = os.fspath(path)
     with open_source(path) as source:
-        for pieces, _ in _batches(source, path, offset, chunk_bytes, max_record_bytes):
+        for pieces, _ in read_batches(source, path, offset, chunk_bytes, max_record_bytes):
             yield from pieces
 
 
@@ -164,7 +167,7 @@ class EventFileReader:
             padding that reach to the end of the file, since more bytes may complete a record there.
         record_offset: Start of the piece that was given out last.
         payload: Bytes of the event that was given out last.
-        records_read: Whole records met so far, those that are no events included.
+        records_read: Whole records met so far, those that hold no event included.
 
     Raises:
         LogdirError: (on iterating) The file cannot be opened or read, or is shorter than `offset`.
@@ -207,7 +210,7 @@ class EventFileReader:
     def _pieces(self) -> Generator[Event | Damage | Padding | Incomplete, None, None]:
         decode = self._decoder.decode
         with open_source(self.path) as source:
-            for pieces, resume in _batches(source, self.path, self.offset, *self._limits):
+            for pieces, resume in read_batches(source, self.path, self.offset, *self._limits):
                 for piece in pieces:
                     if isinstance(piece, Record):
                         self.payload = payload = piece.payload
@@ -241,82 +244,3 @@ class EventFileReader:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class Head(msgspec.Struct, frozen=True):
-    """What a file begins with."""
-
-    first: Record | None
-    """The first whole record; None when there is none."""
-    has_more: bool
-    """Whether anything but zeros follows it: a record, damage, or a record that is cut."""
-    damage: str
-    """What is wrong with bytes before it (or in the file, if it has none) that are no record and not just cut."""
-    size: int
-    """Bytes of the file."""
-
-
-def peek(path: Path) -> Head:
-    """Looks at the beginning of a file, reading little more than its first record.
-
-    Raises:
-        LogdirError: The file cannot be opened or read.
-    """
-    path = os.fspath(path)
-    damage = ""
-    with open_source(path) as source:
-        for pieces, _ in _batches(source, path, 0, _PEEK_BYTES, MAX_RECORD_BYTES):
-            for piece in pieces:
-                if isinstance(piece, Record):
-                    return Head(piece, _has_more(source, path, piece.end), damage, _size(source, path))
-                if isinstance(piece, Damage):
-                    damage = damage or piece.reason
-        return Head(None, False, damage, _size(source, path))
-
-
-def _size(source: BinaryIO, path: str) -> int:
-    try:
-        return source.seek(0, os.SEEK_END)
-    except OSError as error:
-        raise ReadError.of_system(path, "read", error) from error
-
-
-def _has_more(source: BinaryIO, path: str, position: int) -> bool:
-    try:
-        source.seek(position)
-        while chunk := source.read(_PEEK_BYTES):
-            if chunk.count(0) < len(chunk):
-                return True
-    except OSError as error:
-        raise ReadError.of_system(path, "read", error) from error
-    return False
-
-
-def last_wall_time(path: Path, decoder: Decoder) -> float | None:
-    """Returns the wall_time of a file's last event, reading only its tail; None when it has no event.
-
-    The decoder must be one that nobody else uses: it is fed events out of order.
-
-    Raises:
-        LogdirError: The file cannot be opened or read.
-    """
-    path = os.fspath(path)
-    with open_source(path) as source:
-        size = _size(source, path)
-        window = CHUNK_BYTES
-        while True:
-            start = max(size - window, 0)  # most likely inside a record: the decoder finds the next whole one
-            payloads = [
-                piece.payload
-                for pieces, _ in _batches(source, path, start, CHUNK_BYTES, MAX_RECORD_BYTES)
-                for piece in pieces
-                if isinstance(piece, Record)
-            ]
-            for payload in reversed(payloads):
-                try:
-                    return decoder.decode(payload).wall_time
-                except EventDecodeError:
-                    continue
-            if start == 0:
-                return None
-            window *= 2

@@ -57,6 +57,7 @@ class RecordDecoder:
         max_record_bytes: A declared length above this is taken for damage.
 
     Example:
+        >>> from ms_summary_bridge.files.records import encode_record
         >>> decoder = RecordDecoder()
         >>> data = encode_record(b"one") + encode_record(b"two")
         >>> [piece.payload for piece in decoder.feed(data[:25])], decoder.offset

@@ -113,14 +113,7 @@ _made_headers: dict[int, bytes] = {}
 
 
 def encode_record(payload: bytes, checksum: int | None = None) -> bytes:
-    """Frames one payload.
-
-    Args:
-        payload: Bytes of one event message, below `MAX_RECORD_BYTES`.
-        checksum: Their CRC-32C, where it is known.
-
-    Returns:
-        The record: header, payload, footer.
+    """Returns the record of one event message's bytes: header, payload, footer; their CRC-32C may be given.
 
     Raises:
         RecordTooLargeError: The payload is longer than any reader would take.

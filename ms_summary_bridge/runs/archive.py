@@ -102,11 +102,7 @@ START: Final = ArchivePosition(False, 0, 0)
 
 
 class PlaceCounter:
-    """Names the events of an output as they are written.
-
-    Args:
-        last: The place of the last event of an earlier session, as `last` was.
-    """
+    """Names the events of an output as they are written; goes on behind the `last` of an earlier session."""
 
     def __init__(self, last: ArchivePosition | None = None) -> None:
         self.last = last or START
@@ -123,12 +119,7 @@ class PlaceCounter:
 
 
 class ArchiveWriter:
-    """Writes one archive.
-
-    Args:
-        file: At the end of what an earlier session wrote.
-        source: Format of the events.
-    """
+    """Writes one archive of events of the format `source`, behind what an earlier session wrote to the file."""
 
     def __init__(self, file: RecordWriter, source: str) -> None:
         self.file = file
@@ -176,10 +167,7 @@ def restore(
 
     Version events and session marks of the output are its own: they are passed on, and have no place. Where the output
     is damaged, an original whose event is gone is given out as soon as a later event shows that, or at the end.
-
-    Args:
-        output: Events with the checksums of their payloads.
-        archive: As `read_archive` yields it.
+    The output's events come with the checksums of their payloads, the archive as `read_archive` yields it.
     """
     return _Restoration(archive).restore(output)
 

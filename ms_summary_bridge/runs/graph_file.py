@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from ms_summary_bridge.errors import EventDecodeError, LogdirError, ReadError
+from ms_summary_bridge.errors import EventDecodeError, LogdirError
 from ms_summary_bridge.events import Event
-from ms_summary_bridge.files.event_file import open_source
+from ms_summary_bridge.files.event_file import open_source, read_errors
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder
 
@@ -27,7 +27,7 @@ def find_fault(path: str) -> tuple[int, str]:
     """Looks at the beginning of a file.
 
     Returns:
-        Its size, and why it is no graph file of MindSpore's; nothing when it is one.
+        Its size, and why it is not a graph file of MindSpore's; empty when it is one.
 
     Raises:
         LogdirError: It cannot be read.
@@ -67,13 +67,10 @@ def read_graph_file(path: str) -> Event:
 
 def _read(path: str, count: int) -> tuple[bytes, int]:
     """Returns the first bytes of a file, or all of them, and its size."""
-    try:
-        with open_source(path) as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(0)
-            data = b""
-            while chunk := file.read((size if count < 0 else count) - len(data)):
-                data += chunk
-            return data, size
-    except OSError as error:
-        raise ReadError.of_system(path, "read", error) from error
+    with open_source(path) as file, read_errors(path):
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        data = b""
+        while chunk := file.read((size if count < 0 else count) - len(data)):
+            data += chunk
+        return data, size

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from ms_summary_bridge.errors import NoEventsError
 from ms_summary_bridge.files.arguments import check_path
 from ms_summary_bridge.files.event_file import Path
 from ms_summary_bridge.runs.logdir import Run, discover
@@ -68,15 +67,14 @@ def inspect_logdir(source: Path) -> InspectReport:
     """Reads everything below `source` and tells what is there.
 
     Raises:
-        NoEventsError: There is no event file.
+        NoEventsError: No event file was found.
         LogdirError: One cannot be read.
         UsageError: `source` cannot be a path.
     """
     source = check_path("source", source)
     found = discover(source)
     if not found.runs and not found.twins and not found.empty:
-        reasons = "".join(f"\n  {problem.path}: {problem.reason}" for problem in found.problems[:10])
-        raise NoEventsError(f"{source}: no event files found (names hold 'summary.<seconds>' or 'tfevents'){reasons}")
+        raise found.no_events()
     return InspectReport(
         source,
         [_inspect_run(run, [twin for twin in found.twins if twin.directory == run.directory]) for run in found.runs],
@@ -88,15 +86,12 @@ def inspect_logdir(source: Path) -> InspectReport:
 def _inspect_run(run: Run, twins: list[Run]) -> RunInspection:
     reading = RunReading()
     tags: dict[tuple[str, str], TagInspection] = {}
-    for point in read_points(run, reading):
-        tag = tags.get((point.kind, point.tag))
+    for kind, name, step, wall_time, _ in map(msgspec.structs.astuple, read_points(run, reading)):
+        tag = tags.get((kind, name))
         if tag is None:
-            step, wall_time = point.step, point.wall_time
-            tags[point.kind, point.tag] = TagInspection(point.kind, point.tag, 1, step, step, wall_time, wall_time)
-        else:
-            tag.points += 1
-            tag.last_step = point.step
-            tag.last_wall_time = point.wall_time
+            tag = tags[kind, name] = TagInspection(kind, name, 0, step, step, wall_time, wall_time)
+        tag.points += 1
+        tag.last_step, tag.last_wall_time = step, wall_time
     return RunInspection(
         run=run.name,
         directory=run.directory,

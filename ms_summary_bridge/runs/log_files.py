@@ -11,7 +11,8 @@ import msgspec
 
 from ms_summary_bridge.errors import EventDecodeError, LogdirError
 from ms_summary_bridge.events import Event, FileVersion
-from ms_summary_bridge.files.event_file import is_url, peek
+from ms_summary_bridge.files.event_file import is_url
+from ms_summary_bridge.files.file_ends import peek
 from ms_summary_bridge.files.file_names import (
     LINEAGE,
     LINEAGE_SUFFIX,

@@ -15,9 +15,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ms_summary_bridge.errors import LogdirError
+from ms_summary_bridge.errors import LogdirError, NoEventsError
 from ms_summary_bridge.files.arguments import check_path
-from ms_summary_bridge.files.event_file import Path, is_url, last_wall_time
+from ms_summary_bridge.files.event_file import Path, is_url
+from ms_summary_bridge.files.file_ends import last_wall_time
 from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD, archive_source
 from ms_summary_bridge.files.file_tree import Problem, WalkLog, walk_local, walk_url
 from ms_summary_bridge.runs.log_files import CONVERT, LIVE, SOURCE, EnvelopeDecoder, LogFile, read_directory
@@ -70,6 +71,12 @@ class Logdir(msgspec.Struct, frozen=True):
     """What could not be read and may hold events."""
     empty: tuple[Problem, ...]
     """Files passed over because they hold no event beyond the version."""
+
+    def no_events(self) -> NoEventsError:
+        """Returns the error of a source without an event file."""
+        reasons = "".join(f"\n  {problem.path}: {problem.reason}" for problem in self.problems[:10])
+        names = "names hold 'summary.<seconds>' or 'tfevents'"
+        return NoEventsError(f"{self.source}: no event files found ({names}){reasons}")
 
 
 def discover(source: Path) -> Logdir:
@@ -220,9 +227,7 @@ def _host_of_lineage(host: str, hosts: dict[str, list[LogFile]]) -> str:
 def _concurrent_hosts(ranks: Iterable[dict[str, list[LogFile]]]) -> set[frozenset[str]]:
     """Returns the pairs of hosts that wrote for one rank at the same time: nodes with the same device numbers."""
     pairs: set[frozenset[str]] = set()
-    for hosts in ranks:
-        if len(hosts) < 2:
-            continue
+    for hosts in (hosts for hosts in ranks if len(hosts) > 1):
         ends: dict[str, float] = {}
         for file in sorted((file for files in hosts.values() for file in files), key=lambda file: file.order):
             pairs |= {

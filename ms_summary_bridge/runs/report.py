@@ -199,11 +199,7 @@ def failed_run(run: RunReport, error: Exception) -> RunReport:
 
 
 class LossCounter:
-    """Adds up losses by kind, tag and reason.
-
-    Args:
-        rows: Where to go on counting.
-    """
+    """Adds up losses by kind, tag and reason; goes on from the rows of an earlier one."""
 
     def __init__(self, rows: Iterable[LossCount] = ()) -> None:
         self._counts = Counter({(row.kind, row.tag, row.reason): row.count for row in rows})

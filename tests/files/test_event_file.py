@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from ms_summary_bridge.errors import ClosedError, LogdirError, MissingDependencyError
 from ms_summary_bridge.events import Decoder, Event, Summary
 from ms_summary_bridge.files import event_file
-from ms_summary_bridge.files.event_file import EventFileReader, last_wall_time, open_source, peek, read_pieces
+from ms_summary_bridge.files.event_file import EventFileReader, open_source, read_pieces
+from ms_summary_bridge.files.file_ends import Head, last_wall_time, peek
 from ms_summary_bridge.files.record_writer import RecordWriter, create_unique
 from ms_summary_bridge.files.records import Damage, Incomplete, Padding, Record
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder
@@ -316,7 +317,7 @@ def test_url_of_an_unknown_protocol_and_of_a_missing_package(monkeypatch: pytest
 
 
 def test_peek_tells_what_a_file_begins_with(tmp_path: Path) -> None:
-    assert peek(put(tmp_path / "zero", b"")) == event_file.Head(None, False, "", 0)
+    assert peek(put(tmp_path / "zero", b"")) == Head(None, False, "", 0)
     only = peek(put(tmp_path / "only", HEADER))
     assert only.first is not None
     assert (only.first.payload, only.has_more) == (version_payload("tensorboard"), False)
@@ -328,7 +329,7 @@ def test_peek_tells_what_a_file_begins_with(tmp_path: Path) -> None:
     late = peek(put(tmp_path / "late", b"garbage" * 3 + HEADER))
     assert late.first is not None
     assert late.damage
-    assert peek(put(tmp_path / "cut", HEADER[:15])) == event_file.Head(None, False, "", 15)
+    assert peek(put(tmp_path / "cut", HEADER[:15])) == Head(None, False, "", 15)
 
 
 def test_last_wall_time_reads_only_the_tail(tmp_path: Path) -> None:

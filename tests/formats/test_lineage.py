@@ -559,7 +559,7 @@ def test_types_and_the_end_of_a_session_are_told(tmp_path: Path) -> None:
 def test_a_session_that_cannot_be_read_is_told_and_kept(tmp_path: Path) -> None:
     put_log(tmp_path / "tb", [*board_scalars("a", [1]), summary_record(0, hparams_value(START_TAG, b"\xff\xff"))])
     report = convert_one(tmp_path / "tb", tmp_path / "ms")
-    assert "cannot be read, so that there is no lineage of it" in {loss.reason for loss in report.losses}
+    assert "cannot be read, so the run gets no lineage" in {loss.reason for loss in report.losses}
     assert lineage_of(tmp_path / "ms") == []
     convert_one(tmp_path / "ms", tmp_path / "back")
     assert verify_logdirs(str(tmp_path / "tb"), str(tmp_path / "back")).is_equal
@@ -583,7 +583,7 @@ def test_a_loss_of_a_session_made_from_a_log_is_said_once(tmp_path: Path) -> Non
     assert told not in reasons()
     with path.open("ab") as file:
         file.write(summary_record(4, hparams_value(START_TAG, b"\xff\xff")))
-    told = "cannot be read, so that there is no lineage of it"
+    told = "cannot be read, so the run gets no lineage"
     assert told in reasons()
     with path.open("ab") as file:
         file.write(b"".join(board_scalars("acc", [5])))

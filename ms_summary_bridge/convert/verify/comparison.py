@@ -57,12 +57,8 @@ def verify_logdirs(a: Path, b: Path) -> VerifyReport:
         NoEventsError: A side has no event files.
         UsageError: An argument cannot be a path.
     """
-    a, b = check_path("a", a), check_path("b", b)
-    found = pair_runs(a, b)
-    report = VerifyReport(a, b, [], found.only_a, found.only_b, found.left_out, found.options)
-    report.unreadable = found.unreadable
-    for pair in found.pairs:
-        report.runs.append(_Comparison(pair, report).compare())
+    report = VerifyReport(check_path("a", a), check_path("b", b))
+    report.runs = [_Comparison(pair, report).compare() for pair in pair_runs(report)]
     return report
 
 
@@ -87,14 +83,10 @@ class _Comparison:
         self._is_ordered = source.is_ordered
         output = run_a if pair.is_swapped else run_b
 
-        def read_source(take: Take, reading: RunReading) -> None:
-            source.read(take, reading)
-            reading.users += source.users
-
         def read_result(take: Take, reading: RunReading) -> None:
             read_output(output, take, reading, self._orphans)
 
-        self._reads = (read_result, read_source) if pair.is_swapped else (read_source, read_result)
+        self._reads = (read_result, source.read) if pair.is_swapped else (source.read, read_result)
 
     def _reader(self, run: Run, with_users: bool) -> _Read:
         def read(take: Take, reading: RunReading) -> None:
@@ -178,11 +170,12 @@ class _Comparison:
 
     def _changed_files(self) -> list[Difference]:
         """Returns a line for each output file whose bytes were changed where nothing else tells."""
-        found = []
-        for run, known in zip((self._pair.run_a, self._pair.run_b), self._pair.known, strict=True):
-            for change in changed_files(run.directory, known) if known is not None else ():
-                found.append(Difference("file", change.name, 0, 0, change.reason))
-        return found
+        return [
+            Difference("file", name, 0, 0, reason)
+            for run, known in zip((self._pair.run_a, self._pair.run_b), self._pair.known, strict=True)
+            if known is not None
+            for name, reason in changed_files(run.directory, known).items()
+        ]
 
 
 def _is_made_from(key: Key, other: Key) -> bool:

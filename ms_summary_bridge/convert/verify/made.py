@@ -43,12 +43,8 @@ def made_items(
 ) -> Iterator[_Item]:
     """Yields what an event of an output shows that was made from something else.
 
-    Args:
-        event: As the output's decoder gives it.
-        payload: Its bytes.
-        output: The output's format.
-        original: What all of it stands for; None where each value says itself whether it was made.
-        derivation: By which rules, where it stands for an original.
+    `original` is what all of it stands for, by the rules of version `derivation`; without one each value says itself
+    whether it was made.
     """
     content = event.content
     if isinstance(content, Summary):
@@ -153,15 +149,7 @@ class _NoOutputs(DryOutputs):
 
 
 class Making:
-    """What a conversion would make of one run.
-
-    Args:
-        output: Format of the output.
-        known: The output's state, if there is one: names that were given stay.
-        keep_archive: It keeps originals in an archive.
-        is_own: As for `RunSink`.
-        is_restored: As for `RunSink`.
-    """
+    """What a conversion to a format would make of one run; names stay that the output's state has."""
 
     def __init__(
         self, output: str, known: RunState | None, *, keep_archive: bool, is_own: bool, is_restored: bool

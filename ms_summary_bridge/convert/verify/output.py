@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final, TypeAlias
 
-import msgspec
 from crc32c import crc32c
 
 from ms_summary_bridge.convert.state import OutputState, RunState
@@ -35,14 +34,10 @@ _Shown: TypeAlias = tuple[Event, bytes]
 
 
 def read_output(run: Run, take: Take, reading: RunReading, orphans: dict[Key, int]) -> None:
-    """Gives out what an output has.
+    """Gives out what an output has; `reading` is filled with what is wrong with its files.
 
-    Args:
-        run: As `discover` found it.
-        take: Takes the points.
-        reading: Is filled with what is wrong with the files.
-        orphans: Is filled with the first step of each series at which an archive has an original and the output does
-            not have what stands for it.
+    `orphans` is filled with the first step of each series at which an archive has an original and the output does not
+    have what stands for it.
 
     Raises:
         LogdirError: A file cannot be read.
@@ -138,11 +133,8 @@ def _read_archive(
             reading.note(item, path)
             continue
         found = place_in(item)
-        if is_first:
-            is_right = found is None and isinstance(item.content, FileVersion)
-        else:
-            is_right = (found is None) != (place is None)
-        if not is_right:
+        is_version = found is None and isinstance(item.content, FileVersion)
+        if not (is_version if is_first else (found is None) != (place is None)):
             take(("archive record", source, ""), item.step, item.wall_time, b"")
         elif place is not None:
             yield place, item
@@ -154,11 +146,6 @@ class _Standing:
 
     Both are in one order, and checksums tell them; so one that is missing, doubled or changed costs no other its
     original.
-
-    Args:
-        output: Its events.
-        archive: Originals with their places.
-        orphans: As for `read_output`.
     """
 
     def __init__(
@@ -242,26 +229,16 @@ class _Standing:
 # ------------------------------------------------------------------ files
 
 
-class _FileChange(msgspec.Struct, frozen=True):
-    """An output file that is not what was written."""
-
-    name: str
-    reason: str
-
-
-def changed_files(directory: str, known: RunState) -> list[_FileChange]:
-    """Returns the files of an output whose bytes are not those that the conversion wrote, archives included."""
+def changed_files(directory: str, known: RunState) -> dict[str, str]:
+    """Returns the files of an output whose bytes are not those that the conversion wrote, each with what is wrong."""
     files = [*known.outputs]
     files += [
         OutputState(archive_name(s), end, "", known.archive_checksums.get(s)) for s, end in known.archives.items()
     ]
     if known.lineage:
         files.append(OutputState(known.lineage, -1, "", known.lineage_checksum))
-    changes = []
-    for file in files:
-        if file.offset and (reason := _change(os.path.join(directory, file.name), file)):
-            changes.append(_FileChange(file.name, reason))
-    return changes
+    changes = {file.name: _change(os.path.join(directory, file.name), file) for file in files if file.offset}
+    return {name: reason for name, reason in changes.items() if reason}
 
 
 def _change(path: str, file: OutputState) -> str:

@@ -12,13 +12,14 @@ import msgspec
 
 from ms_summary_bridge.convert.state import RunState, State, load_state
 from ms_summary_bridge.convert.task import ConvertOptions, RunTask, make_tasks, relative_path
+from ms_summary_bridge.convert.verify.report import VerifyReport
 from ms_summary_bridge.errors import BridgeError, NoEventsError
 from ms_summary_bridge.files.event_file import is_url
 from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD
 from ms_summary_bridge.runs.log_files import CONVERT, LIVE, SOURCE
 from ms_summary_bridge.runs.logdir import Logdir, Run, discover
 
-__all__ = ["Pair", "Pairs", "pair_runs"]
+__all__ = ["Pair", "pair_runs"]
 
 _FORMATS = {"tensorboard": TENSORBOARD, "mindinsight": MINDSPORE}
 
@@ -34,18 +35,6 @@ class Pair(msgspec.Struct, frozen=True):
     """A was converted from B."""
     known: tuple[RunState | None, RunState | None] = (None, None)
     """What the states say of each side as an output."""
-
-
-class Pairs(msgspec.Struct):
-    """Everything to compare, and what is not."""
-
-    pairs: list[Pair] = msgspec.field(default_factory=list)
-    only_a: list[str] = msgspec.field(default_factory=list)
-    only_b: list[str] = msgspec.field(default_factory=list)
-    left_out: list[str] = msgspec.field(default_factory=list)
-    unreadable: list[str] = msgspec.field(default_factory=list)
-    options: str = ""
-    """Those of the conversion that leave something out, as the command line has them."""
 
 
 class _Side:
@@ -121,55 +110,58 @@ def _find_state(path: str) -> tuple[State, str]:
     return State(), path
 
 
-def pair_runs(a: str, b: str) -> Pairs:
-    """Finds the pairs of two sides.
+def pair_runs(report: VerifyReport) -> list[Pair]:
+    """Finds the pairs of the two sides of a report, and enters there what is not compared.
 
     Raises:
         NoEventsError: A side has no event files.
         LogdirError: One cannot be looked at.
     """
+    a, b = report.a, report.b
     found_a = discover(a)
     is_same = not is_url(a) and not is_url(b) and os.path.exists(a) and os.path.exists(b) and os.path.samefile(a, b)
     found_b = found_a if is_same else discover(b)
     side_a, side_b = _Side(a, found_a), _Side(b, found_b)
-    result = Pairs(unreadable=sorted({f"{p.path}: {p.reason}" for p in (*found_a.problems, *found_b.problems)}))
-    if is_same:
-        _part(side_a, side_b, result)
+    report.unreadable = sorted({f"{p.path}: {p.reason}" for p in (*found_a.problems, *found_b.problems)})
+    pairs = _part(side_a, side_b) if is_same else []
     for side in (side_a, side_b):
-        if not side.runs and not result.pairs:
+        if not side.runs and not pairs:
             raise NoEventsError(f"{side.path}: no event files to compare")
     if not (side_a.runs or side_b.runs):
-        return result
+        return pairs
     likely_a, likely_b = side_a.likelihood(side_b), side_b.likelihood(side_a)
     if likely_b >= max(likely_a, 1):
-        _pair_conversions(side_a, side_b, result, is_swapped=False)
-    elif likely_a:
-        _pair_conversions(side_b, side_a, result, is_swapped=True)
-    else:
-        _pair_by_names(side_a, side_b, result)
-    return result
+        return pairs + _pair_conversions(side_a, side_b, report, is_swapped=False)
+    if likely_a:
+        return pairs + _pair_conversions(side_b, side_a, report, is_swapped=True)
+    return pairs + _pair_by_names(side_a, side_b, report)
 
 
-def _part(side_a: _Side, side_b: _Side, result: Pairs) -> None:
-    """Parts the runs of one directory: its sources, what was converted from them, and what was written beside them."""
+def _part(side_a: _Side, side_b: _Side) -> list[Pair]:
+    """Parts the runs of one directory: its sources, what was converted from them, and what was written beside them.
+
+    Returns:
+        The pairs of what was written beside a source.
+    """
     live = {twin.directory: twin for twin in side_b.found.twins if twin.role == LIVE}
-    result.pairs += [Pair(run, live[run.directory]) for run in side_a.runs if run.directory in live]
+    pairs = [Pair(run, live[run.directory]) for run in side_a.runs if run.directory in live]
     made = [run for run in side_a.runs if run.role == CONVERT or side_a.known(run) is not None]
     made += [twin for twin in side_b.found.twins if twin.role == CONVERT]
     side_b.runs = [run for run in made if side_b.format in ("", run.format)]
     # Without a conversion, runs without a twin (child runs that `add_scalars` makes) have nothing to be compared with.
     side_a.runs = [run for run in side_a.runs if run not in made] if side_b.runs else []
+    return pairs
 
 
-def _pair_conversions(source: _Side, output: _Side, result: Pairs, *, is_swapped: bool) -> None:
+def _pair_conversions(source: _Side, output: _Side, report: VerifyReport, *, is_swapped: bool) -> list[Pair]:
     options = output.options
-    result.options = " ".join(
+    report.options = " ".join(
         ["--on-restart latest"] * (options.on_restart == "latest")
         + [f"--tags {options.tags!r}"] * bool(options.tags)
         + ["--no-archive"] * (not options.keep_archive)
     )
     for side, is_taken in ((source, False), (output, True)):
-        result.left_out += [run.name for run in side.runs if (run.format == output.format) != is_taken]
+        report.left_out += [run.name for run in side.runs if (run.format == output.format) != is_taken]
         side.runs = [run for run in side.runs if (run.format == output.format) == is_taken]
     root = output.root_of(source) or source.path
     tasks = make_tasks(source.runs, source.found, root, output.home, options, output.state)
@@ -178,6 +170,7 @@ def _pair_conversions(source: _Side, output: _Side, result: Pairs, *, is_swapped
         outputs[os.path.realpath(run.directory)] = run
     left = {id(run): run for run in output.runs}
     missing = []
+    pairs = []
     for name, task in tasks:
         found = outputs.get(os.path.realpath(task.destination))
         if found is None and len(tasks) == len(output.runs) == 1:
@@ -190,13 +183,14 @@ def _pair_conversions(source: _Side, output: _Side, result: Pairs, *, is_swapped
         is_made = found.role == CONVERT or known is not None
         one, other = (found, task.run) if is_swapped else (task.run, found)
         states = (known, None) if is_swapped else (None, known)
-        result.pairs.append(Pair(one, other, task if is_made else None, is_swapped, states))
+        pairs.append(Pair(one, other, task if is_made else None, is_swapped, states))
     rest = [run.name for run in left.values()]
-    result.only_a += rest if is_swapped else missing
-    result.only_b += missing if is_swapped else rest
+    report.only_a += rest if is_swapped else missing
+    report.only_b += missing if is_swapped else rest
+    return pairs
 
 
-def _pair_by_names(side_a: _Side, side_b: _Side, result: Pairs) -> None:
+def _pair_by_names(side_a: _Side, side_b: _Side, report: VerifyReport) -> list[Pair]:
     runs_a, runs_b = side_a.runs, side_b.runs
     if len(runs_a) == 1 and len(runs_b) == 1:
         matches = [(runs_a[0], runs_b[0])]
@@ -207,6 +201,6 @@ def _pair_by_names(side_a: _Side, side_b: _Side, result: Pairs) -> None:
         if MINDSPORE in {run.format for run in runs_a} and LIVE in {run.role for run in runs_a}:
             # Child runs that `SummaryWriter.add_scalars` makes beside a MindSpore run stay where they are.
             runs_a = [run for run in runs_a if run.role != LIVE or run.name in paired]
-        result.only_a = [run.name for run in runs_a if run.name not in paired]
-        result.only_b = sorted(run.name for run in runs_b if run.name not in paired)
-    result.pairs += [Pair(a, b, known=(side_a.known(a), side_b.known(b))) for a, b in matches]
+        report.only_a = [run.name for run in runs_a if run.name not in paired]
+        report.only_b = sorted(run.name for run in runs_b if run.name not in paired)
+    return [Pair(a, b, known=(side_a.known(a), side_b.known(b))) for a, b in matches]

@@ -83,11 +83,7 @@ class Series:
 
 
 class SeriesHashes:
-    """All series of one side.
-
-    Args:
-        is_ordered: The order of the points counts.
-    """
+    """All series of one side; whether the order of their points counts is `is_ordered`."""
 
     def __init__(self, *, is_ordered: bool = True) -> None:
         self.series: dict[Key, Series] = {}
@@ -102,12 +98,7 @@ class SeriesHashes:
 
 
 class PointLists:
-    """The points of a few series.
-
-    Args:
-        keys: Which.
-        is_ordered: The order of the points counts.
-    """
+    """The points of a few series; whether their order counts is `is_ordered`."""
 
     def __init__(self, keys: set[Key], *, is_ordered: bool = True) -> None:
         self._lists: dict[Key, list[SeriesPoint]] = {key: [] for key in keys}

@@ -37,12 +37,7 @@ class _Turn(msgspec.Struct, frozen=True):
 
 
 class SourceSide:
-    """One run as the source of another.
-
-    Args:
-        task: As the conversion has it.
-        known: The output's state; None when it is not known.
-    """
+    """One run as the source of another, whose state may be known."""
 
     def __init__(self, task: RunTask, known: RunState | None) -> None:
         self._task = task
@@ -58,8 +53,6 @@ class SourceSide:
         """Whether it is known in which order the files were read."""
         self._turns = [*self._list_turns(turns or [], {} if known is None else known.files)]
         self._superseded = [] if known is None else known.superseded
-        self.users = 0
-        """Points left out because only a TensorBoard file can have them."""
 
     def _convert_dry(self) -> RunState:
         """Returns the state that a conversion would leave: it decides where a training begins again."""
@@ -104,7 +97,7 @@ class SourceSide:
         else:
             self._read_turns(taking, reading)
         taking.end()
-        self.users = taking.users
+        reading.users += taking.users
 
     def _read_turns(self, taking: _Taking, reading: RunReading) -> None:
         live = {file.path for file in self._task.live_files}
