@@ -288,7 +288,7 @@ class MindSporeEncoder:
             return Encoded(
                 None, (LostValue(content.kind, "", "MindInsight shows the graph the run has already"),), event
             )
-        encoded = draw_in_mindinsight(event, content.payload, head + b"\x10" + wire.varint(event.step))
+        encoded = draw_in_mindinsight(event, content, head + b"\x10" + wire.varint(event.step))
         self._has_graph = self._has_graph or encoded.payload is not None
         return encoded
 

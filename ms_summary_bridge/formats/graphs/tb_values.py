@@ -16,13 +16,15 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
+from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 
 __all__ = ["TENSORFLOW_TYPES", "EncodedType", "EncodedValue", "ValueEncoder", "graphs_in", "to_bytes"]
@@ -55,16 +57,21 @@ _MAX_INT64: Final = (1 << 63) - 1
 
 
 class EncodedType(msgspec.Struct, frozen=True):
-    """A `TypeProto` as attributes, each an encoded `AttrValue`."""
+    """A `TypeProto` as attributes, each an encoded `AttrValue` or None."""
 
     type: bytes | None
-    """Type of the elements of a tensor, or of a number; None for anything else."""
+    """Type of the elements of a tensor, or of a number."""
     shapes: bytes | None
     """Shapes of the outputs."""
     text: bytes | None
-    """The type in words, where it is no tensor."""
+    """The type in words, for anything but a tensor."""
     elements: int
-    """Outputs of a sequence; 0 for what is no sequence."""
+    """Outputs of a sequence; 0 for anything else."""
+
+    def attributes(self, key: str) -> dict[str, bytes]:
+        """Returns the attributes of a node whose type is called `key`."""
+        attributes = {key: self.type, "_output_shapes": self.shapes, "output_type": self.text}
+        return {name: value for name, value in attributes.items() if value is not None}
 
 
 class EncodedValue(msgspec.Struct, frozen=True):
@@ -84,41 +91,28 @@ class EncodedValue(msgspec.Struct, frozen=True):
 
 
 class ValueEncoder:
-    """Encodes types and values, each distinct one once."""
+    """Encodes types and values, each distinct one once.
+
+    Both raise google.protobuf.message.DecodeError for bytes that are no such message, and UnicodeDecodeError for a
+    text that is not UTF-8.
+    """
 
     def __init__(self) -> None:
-        self._types: dict[bytes, EncodedType] = {}
-        self._values: dict[bytes, EncodedValue] = {}
-
-    def type(self, message: bytes) -> EncodedType:
-        """Encodes a `TypeProto`.
-
-        Raises:
-            google.protobuf.message.DecodeError: The bytes are no such message.
-            UnicodeDecodeError: A text in it is not UTF-8.
-        """
-        encoded = self._types.get(message)
-        if encoded is None:
-            encoded = self._types[message] = _encode_type(ms_pb.TypeProto.FromString(message))
-        return encoded
-
-    def value(self, message: bytes) -> EncodedValue:
-        """Encodes a `ValueProto`; raises as `type` does."""
-        encoded = self._values.get(message)
-        if encoded is None:
-            encoded = self._values[message] = _encode_value(ms_pb.ValueProto.FromString(message))
-        return encoded
+        self.type: Callable[[bytes], EncodedType] = functools.cache(_encode_type)
+        """Encodes a `TypeProto`."""
+        self.value: Callable[[bytes], EncodedValue] = functools.cache(_encode_value)
+        """Encodes a `ValueProto`."""
 
 
 def _type_attr(number: int) -> bytes | None:
-    encoded: bytes = tb_pb.AttrValue(type=number).SerializeToString()
-    return encoded if number else None
+    return b"\x30" + wire.varint(number) if number else None
 
 
 # ---------------------------------------------------------------------------------------------------- types
 
 
-def _encode_type(output_type: Any) -> EncodedType:
+def _encode_type(message: bytes) -> EncodedType:
+    output_type = ms_pb.TypeProto.FromString(message)
     shapes = tb_pb.AttrValue()
     elements = _elements_of(output_type)
     if elements is not None:
@@ -127,23 +121,22 @@ def _encode_type(output_type: Any) -> EncodedType:
             _set_shape(shapes.list.shape.add(), element, True)
         while shapes.ByteSize() > _MAX_BYTES:
             del shapes.list.shape[-1]
-        return EncodedType(None, shapes.SerializeToString(), _text_attr(_type_text(output_type)), len(elements))
+        return EncodedType(None, shapes.SerializeToString(), _text_attr(output_type), len(elements))
     number = _tensorflow_type(output_type)
     if number:
         _set_shape(shapes.list.shape.add(), output_type, False)
         # A number is told from a tensor without dimensions by words.
-        text = None if output_type.HasField("tensor_type") else _text_attr(_type_text(output_type))
+        text = None if output_type.HasField("tensor_type") else _text_attr(output_type)
         return EncodedType(_type_attr(number), shapes.SerializeToString(), text, 0)
-    text = _text_attr(_type_text(output_type)) if output_type.data_type else None
+    text = _text_attr(output_type) if output_type.data_type else None
     if output_type.HasField("tensor_type") and output_type.tensor_type.HasField("shape"):
         _set_shape(shapes.list.shape.add(), output_type, False)
         return EncodedType(None, shapes.SerializeToString(), text, 0)
     return EncodedType(None, None, text, 0)
 
 
-def _text_attr(text: str) -> bytes:
-    encoded: bytes = tb_pb.AttrValue(s=to_bytes(text)).SerializeToString()
-    return encoded
+def _text_attr(output_type: Any) -> bytes:
+    return wire.length_delimited(b"\x12", to_bytes(_type_text(output_type)))
 
 
 def _elements_of(output_type: Any) -> Any:
@@ -197,7 +190,8 @@ def _type_name(number: int) -> str:
 # ---------------------------------------------------------------------------------------------------- values
 
 
-def _encode_value(value: Any) -> EncodedValue:
+def _encode_value(message: bytes) -> EncodedValue:
+    value = ms_pb.ValueProto.FromString(message)
     attr = tb_pb.AttrValue()
     _set_value(attr, value)
     graphs = tuple(graph.SerializeToString() for graph in graphs_in(value))
