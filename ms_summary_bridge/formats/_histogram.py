@@ -138,7 +138,7 @@ def _decode_bucket(data: bytes, start: int, end: int) -> tuple[tuple[float, floa
 
 
 def encode_mindspore_histogram(histogram: Histogram) -> tuple[bytes, str]:
-    """Encodes MindSpore's `Summary.Histogram`, every field set.
+    """Encodes MindSpore's `Summary.Histogram`, every field set, and before it the key of the value's field.
 
     Returns:
         The message, and what it does not hold (fractional counts are rounded); empty when nothing is lost.
@@ -169,7 +169,7 @@ def encode_mindspore_histogram(histogram: Histogram) -> tuple[bytes, str]:
         low, high = _range(histogram)
         out += wire.fixed64(b"\x29", high) + wire.fixed64(b"\x31", low) + wire.fixed64(b"\x39", _sum(histogram))
     out += b"\x40" + wire.varint(total)
-    return bytes(out), loss
+    return wire.length_delimited(b"\x4a", bytes(out)), loss
 
 
 def _whole(number: int | float | None) -> int | None:

@@ -18,6 +18,9 @@ class UniqueNames:
         self._taken = set(taken)
         self._next: dict[str, int] = {}
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._taken
+
     def take(self, wish: str, besides: Container[str] = ()) -> str:
         """Returns the wish, with `_2`, `_3`, ... behind it where it is taken or one of `besides`."""
         name = wish

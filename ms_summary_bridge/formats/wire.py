@@ -170,7 +170,7 @@ def read_entry(data: bytes) -> tuple[str, bytes]:
     """Reads what `entry` encodes.
 
     Raises:
-        EventDecodeError: The bytes are no message.
+        EventDecodeError: The bytes are not a message.
         UnicodeDecodeError: The name is not UTF-8.
     """
     name, content = "", b""

@@ -69,7 +69,7 @@ def read_holder(data: bytes) -> Holder:
     """Reads a `Holder`.
 
     Raises:
-        EventDecodeError: The bytes are no message.
+        EventDecodeError: The bytes are not a message.
         UnicodeDecodeError: The key is not UTF-8.
     """
     found = wire.last_fields(data)

@@ -119,7 +119,7 @@ def read_graph(data: bytes) -> Graph:
     """Reads a `GraphProto`.
 
     Raises:
-        EventDecodeError: The bytes are no message.
+        EventDecodeError: The bytes are not a message.
         UnicodeDecodeError: A name is not UTF-8.
     """
     graph = Graph()

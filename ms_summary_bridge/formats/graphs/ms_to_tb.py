@@ -12,8 +12,8 @@ a graph, is written without a name; the count goes on. What TensorBoard makes of
 * Nodes with the operator `Const` are drawn small and beside the node that takes them, so each scope has a copy of its
   own. Nodes with an operator that ends in `Summary` are drawn as marks on what they take (`graph.ts`, build).
 * Fields it does not know are passed over, so that our marks (field 1000, as in plugin data: the graph is drawn by us,
-  a node is no operator, and what it was called; and those of `formats.graphs.marks`) do no harm. Measured on 2.21, both
-  loaders.
+  a node is not an operator, and what it was called; and those of `formats.graphs.marks`) do no harm. Measured on 2.21,
+  both loaders.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def convert_graph(graph: bytes) -> tuple[bytes, GraphCounts]:
         The bytes of a TensorFlow `GraphDef`, the same for the same input, and what was drawn.
 
     Raises:
-        InvalidValueError: The bytes are no graph, a text in it is not UTF-8, it is nested too deep, or it is empty.
+        InvalidValueError: The bytes are not a graph, a text in it is not UTF-8, it is nested too deep, or it is empty.
 
     Loss: which output of a tuple an edge takes, but for `TupleGetItem`; elements of long values; the order of control
     edges among data edges. The operators' attributes stay, in words where TensorFlow has no such value.

@@ -43,7 +43,7 @@ _FIELDS: Final = {"f": "float_data", "d": "double_data", "i": "int64_data", "b":
 class AnfValueEncoder:
     """Encodes types and values, each distinct one once.
 
-    All raise google.protobuf.message.DecodeError for bytes that are no such messages.
+    All raise google.protobuf.message.DecodeError for bytes that are not such messages.
     """
 
     def __init__(self) -> None:

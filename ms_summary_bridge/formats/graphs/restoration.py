@@ -36,7 +36,7 @@ def restore_graph(graph_def: bytes) -> tuple[bytes, GraphCounts]:
     """Makes a MindSpore `GraphProto` from the `GraphDef` that `convert_graph` drew.
 
     Raises:
-        InvalidValueError: The bytes are no graph, or it is empty.
+        InvalidValueError: The bytes are not a graph, or it is empty.
 
     Loss: values that were drawn in words, and what was cut; the order of control edges among data edges.
     """
@@ -168,7 +168,7 @@ def restore_graph_def(graph: bytes) -> tuple[bytes, GraphCounts]:
     """Makes a TensorFlow `GraphDef` from the `GraphProto` that `convert_graph_def` made.
 
     Raises:
-        InvalidValueError: The bytes are no graph, or it is empty.
+        InvalidValueError: The bytes are not a graph, or it is empty.
 
     Loss: values that were drawn in words, and what was cut; the order of nodes.
     """

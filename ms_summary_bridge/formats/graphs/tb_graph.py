@@ -29,7 +29,7 @@ class Node(msgspec.Struct):
     attributes: dict[str, bytes] = {}
     """Names and `AttrValue`s."""
     origin: Origin | None = None
-    """What it was in a MindSpore graph, where it was drawn from one and is no operator."""
+    """What it was in a MindSpore graph, where it was drawn from one and is not an operator."""
     group: int = 0
     """Number of the inner graph it was of there; 0 for the outermost."""
     holders: list[Holder] = []
@@ -67,7 +67,7 @@ def read_graph_def(data: bytes) -> GraphDef:
     """Reads a `GraphDef`.
 
     Raises:
-        EventDecodeError: The bytes are no message.
+        EventDecodeError: The bytes are not a message.
         UnicodeDecodeError: A name is not UTF-8.
     """
     graph = GraphDef()

@@ -6,7 +6,7 @@ mapStrictHierarchy, build; `hierarchy.ts` addNodes):
 
 * `/` divides scopes, a leading `^` makes a control edge, and `:<digits>` at the end of an input is the output's index,
   so neither of the two may be part of a name.
-* A name that is also a scope is no fault: it is drawn as `scope/(name)`.
+* A name that is also a scope is not a fault: it is drawn as `scope/(name)`.
 * Nodes are kept as properties of a JavaScript object, and looked up with `in`, so a node that is called `constructor`
   stops the drawing. `__root__` and what begins with `__function_library__` have a meaning of their own.
 """

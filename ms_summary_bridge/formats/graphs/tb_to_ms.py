@@ -53,7 +53,7 @@ def convert_graph_def(graph_def: bytes) -> tuple[bytes, GraphCounts]:
         The bytes of a MindSpore `GraphProto`, the same for the same input, and what was drawn.
 
     Raises:
-        InvalidValueError: The bytes are no graph, a text in it is not UTF-8, or it is empty.
+        InvalidValueError: The bytes are not a graph, a text in it is not UTF-8, or it is empty.
 
     Loss: elements of long values; which output an edge takes is kept, but MindInsight does not show it.
     """

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 import msgspec
@@ -93,7 +93,7 @@ class EncodedValue(msgspec.Struct, frozen=True):
 class ValueEncoder:
     """Encodes types and values, each distinct one once.
 
-    Both raise google.protobuf.message.DecodeError for bytes that are no such message, and UnicodeDecodeError for a
+    Both raise google.protobuf.message.DecodeError for bytes that are not such a message, and UnicodeDecodeError for a
     text that is not UTF-8.
     """
 
@@ -140,7 +140,7 @@ def _text_attr(output_type: Any) -> bytes:
 
 
 def _elements_of(output_type: Any) -> Any:
-    """Returns the types of a sequence's elements; None for what is no sequence."""
+    """Returns the types of a sequence's elements; None for anything else."""
     return output_type.sequence_type.elem_types if output_type.HasField("sequence_type") else None
 
 
@@ -201,14 +201,11 @@ def _encode_value(message: bytes) -> EncodedValue:
         number, sizes = value.dtype, []
     shapes: bytes | None = None
     if number in TENSORFLOW_TYPES:
-        shape = tb_pb.TensorShapeProto()
-        for size in sizes:
-            shape.dim.add(size=max(size, -1))
-        shapes = tb_pb.AttrValue(list=tb_pb.AttrValue.ListValue(shape=[shape])).SerializeToString()
+        shape = {"dim": [{"size": max(size, -1)} for size in sizes]}
+        shapes = tb_pb.AttrValue(list={"shape": [shape]}).SerializeToString()
     type_ = _type_attr(TENSORFLOW_TYPES.get(number, 0))
-    return EncodedValue(
-        attr.SerializeToString(), type_, shapes, value.int_val, graphs, _outline(value) if graphs else b""
-    )
+    index = value.int_val
+    return EncodedValue(attr.SerializeToString(), type_, shapes, index, graphs, _outline(value) if graphs else b"")
 
 
 def _outline(value: Any) -> bytes:
@@ -283,7 +280,9 @@ def _pieces(value: Any) -> Iterator[str]:
         if field.name == "values":
             yield from _joined("[" if value.dtype == 32 else "(", content, "]" if value.dtype == 32 else ")", _pieces)
         elif field.name == "dict_val":
-            yield from _joined("{", content, "}", _entry_pieces)
+            yield from _joined(
+                "{", content, "}", lambda entry: chain((f"{_shorter(entry.key)}: ",), _pieces(entry.value))
+            )
         elif field.name in _TEXTS:
             yield _TEXTS[field.name](content)
         else:  # the list of one type is called like the type, with an s
@@ -291,11 +290,6 @@ def _pieces(value: Any) -> Iterator[str]:
             yield from _joined("[", content, "]", lambda item, one=one: iter((one(item),)))
     if is_empty:
         yield _EMPTY.get(value.dtype) or f"({_type_name(value.dtype)})"
-
-
-def _entry_pieces(entry: Any) -> Iterator[str]:
-    yield f"{_shorter(entry.key)}: "
-    yield from _pieces(entry.value)
 
 
 def _joined(before: str, items: Any, after: str, pieces: Any) -> Iterator[str]:
@@ -318,10 +312,6 @@ def _tensor_text(tensor: Any) -> str:
             items = ", ".join(text(item) for item in islice(data, 8))
             return f"{_type_name(tensor.data_type)}{shape} = {items}{', ...' if len(data) > 8 else ''}"
     return f"{_type_name(tensor.data_type)}{shape}"
-
-
-def _graph_text(graph: Any) -> str:
-    return f"graph {_shorter(graph.name)} of {len(graph.node)} operators"
 
 
 def _float_text(number: float) -> str:
@@ -347,7 +337,7 @@ _TEXTS: Final[dict[str, Any]] = {
     "str_val": _shorter,
     "tensor_val": _tensor_text,
     "type_val": _type_text,
-    "graph": _graph_text,
+    "graph": lambda graph: f"graph {_shorter(graph.name)} of {len(graph.node)} operators",
 }
 """Field of a `ValueProto` to its text; the lists `bool_vals`, ... `graphs` hold the same."""
 

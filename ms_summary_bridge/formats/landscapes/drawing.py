@@ -13,12 +13,17 @@ import numpy as np
 
 from ms_summary_bridge.errors import EventDecodeError, InvalidValueError
 from ms_summary_bridge.formats import wire
-from ms_summary_bridge.formats.landscapes.contour import draw_contour
+from ms_summary_bridge.formats._tensorboard_values import image_value
+from ms_summary_bridge.formats.landscapes.contour import SIZE, draw_contour
 from ms_summary_bridge.formats.landscapes.grid import Array, LossGrid
+from ms_summary_bridge.formats.landscapes.mesh import encode_mesh
 from ms_summary_bridge.formats.landscapes.surface import Mesh, make_surface
+from ms_summary_bridge.formats.plugin_data import Origin
+from ms_summary_bridge.formats.tag_names import TagNames
 from ms_summary_bridge.formats.tensor import decode_mindspore_tensor
+from ms_summary_bridge.values import Image, Opaque
 
-__all__ = ["decode_landscape", "draw_landscape"]
+__all__ = ["decode_landscape", "draw_landscape", "encode_landscape"]
 
 _LANDSCAPE: Final = 0x52  # field of a summary value
 
@@ -31,6 +36,19 @@ def draw_landscape(message: bytes, tag: str) -> tuple[Mesh, bytes]:
     """
     grid = decode_landscape(message)
     return make_surface(grid), draw_contour(grid, tag)
+
+
+def encode_landscape(value: Opaque, tag: str, names: TagNames) -> list[bytes]:
+    """Returns the values that show a landscape in TensorBoard: a mesh in three parts, and an image.
+
+    Raises:
+        InvalidValueError: It holds no landscape that can be drawn.
+    """
+    mesh, picture = draw_landscape(value.payload, tag)
+    origin = Origin(tag, derived=True, kind=value.kind)
+    image = Image(SIZE[1], SIZE[0], 3, (picture,))
+    parts = encode_mesh(mesh, tag, lambda part: names.name(part, "mesh"), origin)
+    return [*parts, image_value(names.name(tag, "image", "contour"), image, picture, origin)]
 
 
 def decode_landscape(message: bytes) -> LossGrid:

@@ -237,7 +237,7 @@ def failed_training(train_lineage: bytes) -> bytes:
     It has no loss, and a field of ours that MindSpore's readers pass over says that it failed.
 
     Raises:
-        DecodeError: The bytes are no such message.
+        DecodeError: The bytes are not such a message.
     """
     lineage = ms_pb.TrainLineage.FromString(train_lineage)
     lineage.algorithm.ClearField("loss")
