@@ -217,7 +217,10 @@ class TensorBoardEncoder:
             return Encoded(event.original)
         if is_own and isinstance(content, Opaque):
             return Encoded(content.payload)
-        head = _head(event.wall_time, event.step)
+        step = event.step
+        head = b"\x09" + _PACK_DOUBLE(event.wall_time)
+        if step:
+            head += b"\x10" + wire.varint(step)
         if isinstance(content, Summary):
             values = content.values
             if len(values) == 1 and event.original is None and values[0].original is None:
@@ -324,9 +327,5 @@ class TensorBoardEncoder:
     def encode_note(self, step: int, wall_time: float, tag: str, text: str) -> bytes:
         """Encodes an event with one markdown text of our own, which is not converted back."""
         value = text_value(self.names.name(tag, "note"), text, Origin(tag, derived=True, kind="note"))
-        return _head(wall_time, step) + wire.length_delimited(b"\x2a", wire.length_delimited(b"\x0a", value))
-
-
-def _head(wall_time: float, step: int) -> bytes:
-    head = b"\x09" + _PACK_DOUBLE(wall_time)
-    return head + b"\x10" + wire.varint(step) if step else head
+        head = wire.fixed64(b"\x09", wall_time) + (b"\x10" + wire.varint(step) if step else b"")
+        return head + wire.length_delimited(b"\x2a", wire.length_delimited(b"\x0a", value))
