@@ -138,10 +138,10 @@ def _decode_bucket(data: bytes, start: int, end: int) -> tuple[tuple[float, floa
 
 
 def encode_mindspore_histogram(histogram: Histogram) -> tuple[bytes, str]:
-    """Encodes MindSpore's `Summary.Histogram`, every field set, and before it the key of the value's field.
+    """Encodes MindSpore's `Summary.Histogram`, every field set, behind the key of the value's field.
 
     Returns:
-        The message, and what it does not hold (fractional counts are rounded); empty when nothing is lost.
+        The field, and what it does not hold (fractional counts are rounded); empty when nothing is lost.
     """
     counts = histogram.count
     loss = ""

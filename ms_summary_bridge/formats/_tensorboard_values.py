@@ -30,13 +30,7 @@ _MAX_EXACT_COUNT: Final = 1 << 53  # above it float64 does not hold every intege
 
 
 def decode_kind(payload: bytes, what: tuple[int, int, int] | None, plugin: str, origin: Origin | None) -> Value | None:
-    """Returns the value, or None for a kind that is carried as it is.
-
-    Args:
-        payload: The event.
-        what: Key, begin and end of the field that holds the value.
-        plugin: Of its tag.
-        origin: Where a value of ours came from.
+    """Returns the value in the field `what` (key, begin, end) of an event, or None for a kind that is carried as it is.
 
     Raises:
         InvalidValueError: The value breaks a rule of its kind.

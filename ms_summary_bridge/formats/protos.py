@@ -57,12 +57,7 @@ class ProtoPackage:
         self._package = package
 
     def __getattr__(self, name: str) -> Any:
-        """Makes the message class, the enum wrapper or the inner package that a name stands for.
-
-        Raises:
-            AttributeError: The package has nothing of that name.
-            FileNotFoundError: The installation lacks the descriptor set.
-        """
+        """Makes the message class, the enum wrapper or the inner package of this name; else raises AttributeError."""
         # Names with an underscore are asked for by copy, inspect and their like; no message has one.
         if not name.startswith("_"):
             with _lock:
@@ -74,7 +69,6 @@ class ProtoPackage:
         raise AttributeError(f"proto package {self._package} has no message or enum {name!r}")
 
     def __dir__(self) -> list[str]:
-        """Lists every name that the package has, made or not; raises FileNotFoundError as `__getattr__` does."""
         with _lock:
             return sorted(_descriptors().kinds.get(self._package, {}))
 

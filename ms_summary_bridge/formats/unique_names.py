@@ -8,11 +8,7 @@ __all__ = ["UniqueNames"]
 
 
 class UniqueNames:
-    """Gives each name once: the same wishes in the same order get the same names.
-
-    Args:
-        taken: Names that are not given.
-    """
+    """Gives each name once, and none that is taken: the same wishes in the same order get the same names."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import strategies
 from codec_contract import (
     CodecContract,
+    decode_single,
     is_float32,
     read_records,
     reserialised,
@@ -41,13 +42,7 @@ def message_of(encoded: Encoded) -> Any:
 
 
 def decode_value(value: Any) -> TaggedValue:
-    """Decodes an event with one `ms_pb.Summary.Value`."""
-    event = ms_pb.Event(wall_time=1.0, step=2)
-    event.summary.value.add().CopyFrom(value)
-    decoded = MindSporeDecoder().decode(event.SerializeToString())
-    assert isinstance(decoded.content, Summary)
-    (tagged,) = decoded.content.values
-    return tagged
+    return decode_single(MindSporeDecoder(), ms_pb.Event(wall_time=1.0, step=2), value)
 
 
 def check_histogram(histogram: Histogram, message: Any) -> None:

@@ -17,6 +17,7 @@ import strategies
 from codec_contract import (
     DATA,
     CodecContract,
+    decode_single,
     is_float32,
     read_records,
     reserialised,
@@ -35,13 +36,7 @@ INT64_ENDS = [-5, 0, 1, 2147483647, 2147483648, 6002049024, -1627389952, (1 << 6
 
 
 def decode_value(value: Any, decoder: TensorBoardDecoder | None = None) -> TaggedValue:
-    """Decodes an event with one `tb_pb.Summary.Value`."""
-    event = tb_pb.Event(wall_time=1.0, step=2)
-    event.summary.value.add().CopyFrom(value)
-    decoded = (decoder or TensorBoardDecoder()).decode(event.SerializeToString())
-    assert isinstance(decoded.content, Summary)
-    (tagged,) = decoded.content.values
-    return tagged
+    return decode_single(decoder or TensorBoardDecoder(), tb_pb.Event(wall_time=1.0, step=2), value)
 
 
 def encode_values(*pairs: tuple[str, Value], encoder: TensorBoardEncoder | None = None) -> Encoded:

@@ -30,7 +30,7 @@ from ms_summary_bridge.formats.unique_names import UniqueNames
 from ms_summary_bridge.runs.inspect import inspect_logdir
 from ms_summary_bridge.values import Opaque
 from tests.conftest import TensorBoardServer
-from tests.graph_samples import graphs_in
+from tests.graph_samples import damage, graphs_in
 from tests.mindspore_run import scalars, write_summary
 
 both_loaders = pytest.mark.parametrize("load_fast", [True, False], ids=["fast", "slow"])
@@ -529,12 +529,8 @@ def test_every_graph_is_drawn_whole(source: Any) -> None:
 
 @given(GRAPHS, st.data())
 def test_a_damaged_graph_raises_one_error_only(source: Any, data: st.DataObject) -> None:
-    damaged = bytearray(source.SerializeToString())
-    for _ in range(data.draw(st.integers(1, 3))):
-        if damaged:
-            damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(InvalidValueError):
-        graph_def, counts = convert_graph(bytes(damaged))
+        graph_def, counts = convert_graph(damage(source, data))
         nodes = tb_pb.GraphDef.FromString(graph_def).node
         names = {each.name for each in nodes}
         assert len(names) == len(nodes)

@@ -23,6 +23,7 @@ from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from tests.graph_samples import (
     FLOAT,
     constant,
+    damage,
     shape_of,
     structure_of_graph_def,
     tensorflow_graph,
@@ -379,12 +380,8 @@ def test_every_graph_is_drawn_whole(source: Any) -> None:
 
 @given(GRAPH_DEFS, st.data())
 def test_a_damaged_graph_raises_one_error_only(source: Any, data: st.DataObject) -> None:
-    damaged = bytearray(source.SerializeToString())
-    for _ in range(data.draw(st.integers(1, 3))):
-        if damaged:
-            damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(InvalidValueError):
-        graph, counts = convert_graph_def(bytes(damaged))
+        graph, counts = convert_graph_def(damage(source, data))
         assert sum(len(node.input) for node in ms_pb.GraphProto.FromString(graph).node) == counts.edges
 
 

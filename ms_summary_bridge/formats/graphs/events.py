@@ -29,13 +29,7 @@ def is_converted_graph(graph: bytes) -> bool:
 
 
 def draw_in_tensorboard(event: Event, payload: bytes, head: bytes) -> Encoded:
-    """Makes TensorBoard's event of a MindSpore graph; the graph itself goes to the archive.
-
-    Args:
-        event: Of MindSpore's format.
-        payload: Its bytes.
-        head: Time and step of the event to be made, encoded.
-    """
+    """Makes TensorBoard's event, behind its time and step, of a MindSpore graph, which goes to the archive."""
     # Here, as in the other direction: it needs protobuf, which takes time to load.
     from ms_summary_bridge.formats.graphs.ms_to_tb import convert_graph_event
     from ms_summary_bridge.formats.graphs.restoration import restore_graph_def
@@ -51,13 +45,7 @@ def draw_in_tensorboard(event: Event, payload: bytes, head: bytes) -> Encoded:
 
 
 def draw_in_mindinsight(event: Event, content: Opaque, head: bytes) -> Encoded:
-    """Makes MindSpore's event of a TensorFlow graph or meta graph; the graph itself goes to the archive.
-
-    Args:
-        event: Of TensorBoard's format.
-        content: Its content.
-        head: Time and step of the event to be made, encoded.
-    """
+    """Makes MindSpore's event of a TensorFlow graph or meta graph, as `draw_in_tensorboard` does."""
     from ms_summary_bridge.formats.graphs.restoration import restore_graph
     from ms_summary_bridge.formats.graphs.tb_to_ms import convert_graph_def
 

@@ -66,11 +66,6 @@ def encode_mark(key: int, content: bytes) -> bytes:
 
 
 def read_holder(data: bytes) -> Holder:
-    """Reads a `Holder`.
-
-    Raises:
-        EventDecodeError: The bytes are not a message.
-        UnicodeDecodeError: The key is not UTF-8.
-    """
+    """Reads a `Holder`; raises EventDecodeError or UnicodeDecodeError for bytes that are not one."""
     found = wire.last_fields(data)
     return Holder(found.get(0x0A, b"").decode(), found.get(0x10, 0), found.get(0x1A, b""))

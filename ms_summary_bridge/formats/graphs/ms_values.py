@@ -41,10 +41,7 @@ _FIELDS: Final = {"f": "float_data", "d": "double_data", "i": "int64_data", "b":
 
 
 class AnfValueEncoder:
-    """Encodes types and values, each distinct one once.
-
-    All raise google.protobuf.message.DecodeError for bytes that are not such messages.
-    """
+    """Encodes types and values, each distinct one once; raises what protobuf does (`protos.PARSE_ERRORS`)."""
 
     def __init__(self) -> None:
         self.value: Callable[[bytes], bytes] = functools.cache(_encode_value)

@@ -91,11 +91,7 @@ class EncodedValue(msgspec.Struct, frozen=True):
 
 
 class ValueEncoder:
-    """Encodes types and values, each distinct one once.
-
-    Both raise google.protobuf.message.DecodeError for bytes that are not such a message, and UnicodeDecodeError for a
-    text that is not UTF-8.
-    """
+    """Encodes types and values, each distinct one once; raises what protobuf does (`protos.PARSE_ERRORS`)."""
 
     def __init__(self) -> None:
         self.type: Callable[[bytes], EncodedType] = functools.cache(_encode_type)
@@ -243,7 +239,7 @@ _LISTS: Final = {"bool_vals": "b", "int_vals": "i", "float_vals": "f"}
 
 
 def _fits_float32(number: float) -> bool:
-    """Whether a float64 reads the same when TensorFlow's float32 attribute holds it."""
+    """Whether a float64 reads the same in a float32."""
     with np.errstate(over="ignore"):
         narrow = np.float32(number)
     return number != number or float(narrow) == number or str(narrow) == repr(number)

@@ -39,11 +39,7 @@ def draw_landscape(message: bytes, tag: str) -> tuple[Mesh, bytes]:
 
 
 def encode_landscape(value: Opaque, tag: str, names: TagNames) -> list[bytes]:
-    """Returns the values that show a landscape in TensorBoard: a mesh in three parts, and an image.
-
-    Raises:
-        InvalidValueError: It holds no landscape that can be drawn.
-    """
+    """Returns the values that show a landscape in TensorBoard, a mesh in three parts and an image; raises likewise."""
     mesh, picture = draw_landscape(value.payload, tag)
     origin = Origin(tag, derived=True, kind=value.kind)
     image = Image(SIZE[1], SIZE[0], 3, (picture,))
@@ -52,11 +48,7 @@ def encode_landscape(value: Opaque, tag: str, names: TagNames) -> list[bytes]:
 
 
 def decode_landscape(message: bytes) -> LossGrid:
-    """Reads one value of a MindSpore summary into what can be drawn: ascending axes, two points along each at least.
-
-    Raises:
-        InvalidValueError: It holds no landscape, or none that can be drawn.
-    """
+    """Reads a landscape into what can be drawn: ascending axes, two points along each at least; raises likewise."""
     try:
         return _decode(message)
     except EventDecodeError as error:
