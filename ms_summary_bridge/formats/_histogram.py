@@ -220,8 +220,8 @@ def encode_histogram_extras(histogram: Histogram) -> bytes:
     total = _whole(histogram.total)
     if total is not None:
         out += b"\x20" + wire.varint(total)
-    counts = (histogram.nan_count, histogram.pos_inf_count, histogram.neg_inf_count)
-    for key, number in zip((b"\x28", b"\x30", b"\x38"), counts, strict=True):
+    nan, positive, negative = histogram.nan_count, histogram.pos_inf_count, histogram.neg_inf_count
+    for key, number in ((b"\x28", nan), (b"\x30", positive), (b"\x38", negative)):
         if number:
             out += key + wire.varint(number)
     if histogram.width is not None:

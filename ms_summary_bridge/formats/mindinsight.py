@@ -14,6 +14,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from ms_summary_bridge.errors import EventDecodeError, InvalidValueError, UnsupportedValueError
 from ms_summary_bridge.events import TaggedValue
@@ -168,18 +169,9 @@ def _limited(number: float | None, default: float) -> float:
 def _make(
     source: Histogram, left: npt.ArrayLike, right: npt.ArrayLike, count: npt.ArrayLike, minimum: float, maximum: float
 ) -> Histogram:
-    return Histogram(
-        left=np.array(left, np.float64),
-        right=np.array(right, np.float64),
-        count=np.array(count, np.float64),
-        min=minimum,
-        max=maximum,
-        sum=source.sum,
-        total=source.total,
-        nan_count=source.nan_count,
-        pos_inf_count=source.pos_inf_count,
-        neg_inf_count=source.neg_inf_count,
-    )
+    edges = {"left": np.array(left, np.float64), "right": np.array(right, np.float64)}
+    counts = np.array(count, np.float64)
+    return replace(source, **edges, count=counts, width=None, min=minimum, max=maximum, sum_squares=None)
 
 
 # ---------------------------------------------------------------- images

@@ -19,7 +19,7 @@ a graph, is written without a name; the count goes on. What TensorBoard makes of
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
@@ -47,7 +47,6 @@ _CROWD: Final = 20  # parameters in one scope
 _UNKNOWN: Final = "Unknown"
 _CALL: Final = "Call"  # of a graph that is computed while the network runs: written without an operator
 _GET_ITEM: Final = {"TupleGetItem", "RealTupleGetItem"}
-_Put = Callable[[str, str, list[str], dict[str, bytes], bytes], None]  # name, op, inputs, attributes, marks
 
 
 def convert_graph_event(payload: bytes) -> tuple[bytes, GraphCounts]:
@@ -89,9 +88,9 @@ class _Drawing:
 
     def __init__(self) -> None:
         self.counts = GraphCounts()
-        self._names = UniqueNames()
+        self.names = UniqueNames()
+        self.values = ValueEncoder()
         self._parts: list[bytes] = []
-        self._values = ValueEncoder()
 
     def finish(self) -> bytes:
         mark = encode_origin(Origin(derived=True, kind="graph"))
@@ -100,28 +99,14 @@ class _Drawing:
 
     def draw(self, data: bytes, scope: str, number: int) -> None:
         """Draws a graph, all names behind `scope` and all nodes marked with `number`, and then the graphs inside it."""
-        graph = read_graph(data)
-        inner: list[tuple[int, str, bytes]] = []  # number, name if it has none itself, graph
-        drawing = _GraphDrawing(graph, scope, number, self._names, self.counts, self._put, self._values)
-
-        def number_all(key: str, value: bytes) -> int:
-            first = self.counts.subgraphs + 1
-            for data in self._values.value(value).graphs:
-                self.counts.subgraphs += 1
-                inner.append((self.counts.subgraphs, key, data))
-            return first
-
-        drawing.first_of_constant = [number_all(each.name, each.value) for each in graph.constants]
-        drawing.first_of_attribute = [
-            [number_all(key, attribute) for key, attribute in operator.attributes] for operator in graph.operators
-        ]
+        drawing = _GraphDrawing(self, read_graph(data), scope, number)
         drawing.draw()
-        for inner_number, key, data in inner:
-            name = b"".join(wire.all_fields(data, 0x12)).decode()
+        for inner_number, key, inner in drawing.inner:
+            name = b"".join(wire.all_fields(inner, 0x12)).decode()
             wish = (name or key or "graph").replace("/", "_")
-            self.draw(data, self._names.take(legal_name(f"{scope}/{wish}" if scope else wish)), inner_number)
+            self.draw(inner, self.names.take(legal_name(f"{scope}/{wish}" if scope else wish)), inner_number)
 
-    def _put(self, name: str, op: str, inputs: list[str], attrs: dict[str, bytes], marks: bytes) -> None:
+    def put(self, name: str, op: str, inputs: list[str], attrs: dict[str, bytes], marks: bytes) -> None:
         self.counts.drawn += 1
         self._parts.append(wire.length_delimited(b"\x0a", encode_node(name, op, inputs, attrs, marks)))
 
@@ -129,21 +114,18 @@ class _Drawing:
 class _GraphDrawing:
     """One ANF graph: first every operator gets its name, then all that it takes, then they are written."""
 
-    def __init__(
-        self, graph: Graph, scope: str, number: int, names: UniqueNames, counts: GraphCounts, put: _Put,
-        values: ValueEncoder,
-    ) -> None:  # fmt: skip
+    def __init__(self, whole: _Drawing, graph: Graph, scope: str, number: int) -> None:
         self._graph = graph
         self._member = encode_member(number)
-        self.first_of_constant: list[int] = []
-        """By the number of a constant: what the first graph in it is numbered, if there is one."""
-        self.first_of_attribute: list[list[int]] = []
-        """By the number of an operator, the same of its attributes."""
+        self._names, self._counts, self._values, self._put = whole.names, whole.counts, whole.values, whole.put
+        self.inner: list[tuple[int, str, bytes]] = []
+        """The graphs inside this one: number, name for one without, bytes."""
+        # What the first graph in each constant, and in each attribute of each operator, is numbered if there is one.
+        self._first_of_constant = [self._number_graphs(each.name, each.value) for each in graph.constants]
+        self._first_of_attribute = [
+            [self._number_graphs(*attribute) for attribute in operator.attributes] for operator in graph.operators
+        ]
         self._prefix = f"{scope}/" if scope else ""
-        self._names = names
-        self._counts = counts
-        self._put = put
-        self._values = values
         self._first_parameter = len(graph.operators)
         self._first_constant = self._first_parameter + len(graph.parameters)
         # What an edge may come from: operators, parameters and constants, numbered in this order.
@@ -152,12 +134,19 @@ class _GraphDrawing:
         self._unknown: dict[str, str] = {}  # name that nothing has -> name drawn
         self._copies: dict[tuple[int, str], str] = {}  # constant and scope -> name drawn
 
+    def _number_graphs(self, key: str, value: bytes) -> int:
+        first = self._counts.subgraphs + 1
+        for graph in self._values.value(value).graphs:
+            self._counts.subgraphs += 1
+            self.inner.append((self._counts.subgraphs, key, graph))
+        return first
+
     def draw(self) -> None:
         self._name_operators()
         self._name_parameters()
         for name, parameter in zip(self._drawn[self._first_parameter :], self._graph.parameters, strict=True):
             self._put_parameter(parameter, name)
-        for name, operator, first in zip(self._drawn, self._graph.operators, self.first_of_attribute, strict=False):
+        for name, operator, first in zip(self._drawn, self._graph.operators, self._first_of_attribute, strict=False):
             self._put_operator(operator, name, first)
         for output in self._graph.outputs:
             self._put_output(output)
@@ -305,7 +294,7 @@ class _GraphDrawing:
             self._counts.constant_copies += 1
             marks = self._marks(Origin(constant.name, kind="constant"))
             if encoded.graphs:
-                first = self.first_of_constant[number - self._first_constant]
+                first = self._first_of_constant[number - self._first_constant]
                 marks += Holder("value", first, encoded.outline).encode()
             self._put(name, op, [], attrs, marks)
         return name
