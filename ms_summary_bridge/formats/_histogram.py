@@ -35,6 +35,7 @@ _BUCKET_KEYS: Final = (0x09, 0x11, 0x18)  # left: fixed64 1, width: fixed64 2, c
 # nan_count, pos_inf_count, neg_inf_count of one byte each, max, min, sum, each behind its key; then count.
 _STATISTICS: Final = struct.Struct("<BBBBBBBdBdBd")
 _STATISTICS_KEYS: Final = (0x10, 0x18, 0x20, 0x29, 0x31, 0x39)
+_BUCKET: Final = struct.Struct("<BdBdB")  # left and width behind their keys, and the key of the count
 _RANGE: Final = struct.Struct("<BdBdBd")  # min, max, sum of the extras
 
 
@@ -152,10 +153,10 @@ def encode_mindspore_histogram(histogram: Histogram) -> tuple[bytes, str]:
             loss = "counts that are not whole numbers were rounded"
         counts = rounded.astype(np.int64)
     out = bytearray()
+    pack, varint = _BUCKET.pack, wire.varint
     for left, width, count in zip(histogram.left.tolist(), histogram.widths.tolist(), counts.tolist(), strict=True):
-        number = wire.varint(count)
-        out += b"\x0a" + wire.varint(19 + len(number)) + b"\x09" + wire.FLOAT64.pack(left) + b"\x11"
-        out += wire.FLOAT64.pack(width) + b"\x18" + number
+        number = varint(count)
+        out += b"\x0a" + varint(19 + len(number)) + pack(0x09, left, 0x11, width, 0x18) + number
     out += b"\x10" + wire.varint(histogram.nan_count) + b"\x18" + wire.varint(histogram.pos_inf_count)
     out += b"\x20" + wire.varint(histogram.neg_inf_count)
     total = _whole(histogram.total)
