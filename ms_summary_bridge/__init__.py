@@ -89,44 +89,28 @@ __all__ = [
     "view",
 ]
 
-_HOMES: dict[str, tuple[str, ...]] = {
-    "callback.bridge": ("SummaryBridge",),
-    "callback.gradient_summary": ("GradientSummary",),
-    "convert.follow": ("follow_logdir",),
-    "convert.logdir": ("convert_logdir",),
-    "convert.task": ("ConvertOptions",),
-    "convert.verify": ("verify_logdirs",),
-    "errors": (
-        "BridgeError",
-        "ClosedError",
-        "ConfigError",
-        "EventDecodeError",
-        "InvalidValueError",
-        "LogdirError",
-        "MissingDependencyError",
-        "NoEventsError",
-        "RecordError",
-        "UnsupportedValueError",
-        "UsageError",
-        "ValueConversionError",
-    ),
-    "events": ("DataPoint", "Event", "FileVersion", "SessionLog", "Summary", "TaggedValue", "iter_points"),
-    "files.event_file": ("EventFileReader",),
-    "files.record_writer": ("RecordWriter",),
-    "monitor.build": ("build_monitor_callbacks",),
-    "monitor.checkpoints.best_checkpoint": ("SaveBestCheckpoint",),
-    "monitor.loop": ("Monitor",),
-    "runs.inspect": ("inspect_logdir",),
-    "runs.logdir": ("discover",),
-    "runs.report": ("Report",),
-    "values": ("Histogram", "Image", "Opaque", "Scalar", "Tensor"),
-    "viewers.view": ("view",),
+_HOMES = {
+    "callback.bridge": "SummaryBridge",
+    "callback.gradient_summary": "GradientSummary",
+    "convert.follow": "follow_logdir",
+    "convert.logdir": "convert_logdir",
+    "convert.task": "ConvertOptions",
+    "convert.verify": "verify_logdirs",
+    "events": "DataPoint Event FileVersion SessionLog Summary TaggedValue iter_points",
+    "files.event_file": "EventFileReader",
+    "files.record_writer": "RecordWriter",
+    "monitor.build": "build_monitor_callbacks",
+    "monitor.checkpoints.best_checkpoint": "SaveBestCheckpoint",
+    "monitor.loop": "Monitor",
+    "runs.inspect": "inspect_logdir",
+    "runs.logdir": "discover",
+    "runs.report": "Report",
+    "values": "Histogram Image Opaque Scalar Tensor",
+    "viewers.view": "view_logdir",
 }
-"""Which module each name comes from."""
+"""The names of each module; those that are not here are errors."""
 
-_MODULES = {name: module for module, names in _HOMES.items() for name in names}
-_NAMES_THERE = {"view": "view_logdir"}
-"""Names that are others in their modules."""
+_MODULES = {name: module for module, names in _HOMES.items() for name in names.split()}
 _NEED_MINDSPORE = frozenset(("GradientSummary", "SaveBestCheckpoint", "SummaryBridge"))
 
 
@@ -152,12 +136,13 @@ def __getattr__(name: str) -> Any:
     """
     if name == "__all__":
         return _names()
-    if name not in _MODULES:
+    if name not in _ALL:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from ms_summary_bridge.errors import load_name
 
-    module = f"{__name__}.{_MODULES[name]}"
-    return load_name(module, _NAMES_THERE.get(name, name), needs_mindspore=name in _NEED_MINDSPORE)
+    name_there = "view_logdir" if name == "view" else name
+    module = f"{__name__}.{_MODULES.get(name_there, 'errors')}"
+    return load_name(module, name_there, needs_mindspore=name in _NEED_MINDSPORE)
 
 
 def __dir__() -> list[str]:

@@ -71,6 +71,15 @@ def reserialised(cls: Any, payload: bytes) -> bytes:
     return cls.FromString(payload).SerializeToString(deterministic=True)
 
 
+def decode_single(decoder: Decoder, event: Any, value: Any) -> TaggedValue:
+    """Decodes an event that has no value yet, as a message, with one `Summary.Value`."""
+    event.summary.value.add().CopyFrom(value)
+    decoded = decoder.decode(event.SerializeToString())
+    assert isinstance(decoded.content, Summary)
+    (tagged,) = decoded.content.values
+    return tagged
+
+
 class NoMemory:
     """Stands in for `ScalarShapes` and remembers nothing."""
 

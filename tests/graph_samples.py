@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from hypothesis import strategies as st
+
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 
 FLOAT = tb_pb.DataType.DT_FLOAT
@@ -12,6 +14,15 @@ FLOAT = tb_pb.DataType.DT_FLOAT
 
 def shape_of(*sizes: int) -> Any:
     return tb_pb.TensorShapeProto(dim=[{"size": size} for size in sizes])
+
+
+def damage(source: Any, data: st.DataObject) -> bytes:
+    """Returns a message's bytes, up to three of them changed."""
+    damaged = bytearray(source.SerializeToString())
+    for _ in range(data.draw(st.integers(1, 3))):
+        if damaged:
+            damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    return bytes(damaged)
 
 
 def tf_node(name: str, op: str, *inputs: str, shapes: list[tuple[int, ...]] | None = None, **attributes: Any) -> Any:

@@ -30,7 +30,7 @@ from ms_summary_bridge.convert.unread import (
     is_written_at_once,
     sizes_of,
 )
-from ms_summary_bridge.events import Event, FileVersion, SessionLog
+from ms_summary_bridge.events import Decoder, Event, FileVersion, SessionLog
 from ms_summary_bridge.files.file_names import LINEAGE
 from ms_summary_bridge.formats import mindspore, tensorboard
 from ms_summary_bridge.runs.archive import make_decoder, make_encoder, source_of

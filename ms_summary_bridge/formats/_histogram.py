@@ -35,6 +35,7 @@ _BUCKET_KEYS: Final = (0x09, 0x11, 0x18)  # left: fixed64 1, width: fixed64 2, c
 # nan_count, pos_inf_count, neg_inf_count of one byte each, max, min, sum, each behind its key; then count.
 _STATISTICS: Final = struct.Struct("<BBBBBBBdBdBd")
 _STATISTICS_KEYS: Final = (0x10, 0x18, 0x20, 0x29, 0x31, 0x39)
+_BUCKET: Final = struct.Struct("<BdBdB")  # left and width behind their keys, and the key of the count
 _RANGE: Final = struct.Struct("<BdBdBd")  # min, max, sum of the extras
 
 
@@ -50,70 +51,51 @@ def decode_mindspore_histogram(data: bytes, start: int, end: int) -> tuple[Histo
     Raises:
         EventDecodeError: The message is malformed.
     """
-    lefts: list[float] = []
-    widths: list[float] = []
-    counts: list[int] = []
-    numbers: dict[int, int] = {}
-    doubles: dict[int, float] = {}
-    is_exact = True
     from ms_summary_bridge.formats._bucket_table import read_buckets  # here: only reading needs it
 
     left, width, count, position = read_buckets(data, start, end)
+    numbers: dict[int, Any] = {}  # by the number of the field
+    is_exact = True
     statistics = _read_statistics(data, position, end)
-    if statistics is not None:
-        nan, positive, negative, high, low, sum_, total = statistics
-        histogram = Histogram(
-            left=left,
-            right=_quietly(np.add, left, width),
-            width=width,
-            count=count,
-            max=high,
-            min=low,
-            sum=sum_,
-            total=total,
-            nan_count=nan,
-            pos_inf_count=positive,
-            neg_inf_count=negative,
-        )
-        return histogram, True
-    for key, a, b in wire.fields(data, position, end):
-        if key == 0x0A:
-            bucket, is_plain = _decode_bucket(data, a, b)
-            is_exact = is_exact and is_plain
-            lefts.append(bucket[0])
-            widths.append(bucket[1])
-            counts.append(bucket[2])
-        elif key in (0x10, 0x18, 0x20, 0x40):
-            is_exact = is_exact and key >> 3 not in numbers
-            numbers[key >> 3] = wire.signed(a)
-        elif key in (0x29, 0x31, 0x39):
-            is_exact = is_exact and key >> 3 not in doubles
-            doubles[key >> 3] = wire.FLOAT64.unpack_from(data, a)[0]
-        else:
-            is_exact = False
-    if lefts:
-        left = np.concatenate((left, np.array(lefts, np.float64)))
-        width = np.concatenate((width, np.array(widths, np.float64)))
-        count = np.concatenate((count, np.array(counts, np.int64)))
+    if statistics is None:
+        buckets: list[tuple[float, float, int]] = []
+        for key, a, b in wire.fields(data, position, end):
+            if key == 0x0A:
+                bucket, is_plain = _decode_bucket(data, a, b)
+                is_exact = is_exact and is_plain
+                buckets.append(bucket)
+            elif key in (0x10, 0x18, 0x20, 0x40, 0x29, 0x31, 0x39):
+                is_exact = is_exact and key >> 3 not in numbers
+                numbers[key >> 3] = wire.signed(a) if key & 7 == wire.VARINT else wire.FLOAT64.unpack_from(data, a)[0]
+            else:
+                is_exact = False
+        if buckets:
+            lefts, widths, counts = zip(*buckets, strict=True)
+            left = np.concatenate((left, np.array(lefts, np.float64)))
+            width = np.concatenate((width, np.array(widths, np.float64)))
+            count = np.concatenate((count, np.array(counts, np.int64)))
+        # Without a finite element MindSpore leaves max, min and sum (5, 6, 7) out.
+        is_exact = is_exact and {2, 3, 4, 8} <= numbers.keys() and (len(numbers) in ((7,) if left.size else (4, 7)))
+        statistics = tuple(numbers.get(field) for field in range(2, 9))
+    nan, positive, negative, high, low, sum_, total = statistics
     histogram = Histogram(
         left=left,
         right=_quietly(np.add, left, width),
         width=width,
         count=count,
-        max=doubles.get(5),
-        min=doubles.get(6),
-        sum=doubles.get(7),
-        total=numbers.get(8),
-        nan_count=numbers.get(2, 0),
-        pos_inf_count=numbers.get(3, 0),
-        neg_inf_count=numbers.get(4, 0),
+        max=high,
+        min=low,
+        sum=sum_,
+        total=total,
+        nan_count=nan or 0,
+        pos_inf_count=positive or 0,
+        neg_inf_count=negative or 0,
     )
-    is_whole = len(numbers) == 4 and (len(doubles) == 3 or not (doubles or left.size))
-    return histogram, is_exact and is_whole
+    return histogram, is_exact
 
 
-def _read_statistics(data: bytes, start: int, end: int) -> tuple[int, int, int, float, float, float, int] | None:
-    """Reads what follows the buckets at once, if it lies there as MindSpore lays it; None where it does not."""
+def _read_statistics(data: bytes, start: int, end: int) -> tuple[Any, ...] | None:
+    """Reads fields 2 to 8, which follow the buckets, at once; None where they do not lie as MindSpore lays them."""
     if end - start < _STATISTICS.size + 1 or data[start + 33] != 0x40:
         return None
     key_nan, nan, key_pos, positive, key_neg, negative, key_max, high, key_min, low, key_sum, sum_ = (
@@ -129,10 +111,10 @@ def _read_statistics(data: bytes, start: int, end: int) -> tuple[int, int, int, 
 def _quietly(
     operation: np.ufunc, first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """Adds or subtracts without a warning where the result is beyond float64 or no number.
+    """Adds or subtracts without a warning where the result is beyond float64 or NaN.
 
-    To switch the warnings off takes ten times as long as the operation on 90 buckets. Where the last byte of no number
-    is 7f or ff (sign and upper exponent bits), all are below 2**1009, and there is nothing to warn of.
+    To switch the warnings off takes ten times as long as the operation on 90 buckets. Unless a number's last byte is
+    7f or ff (sign and upper exponent bits), all are below 2**1009, and nothing is warned of.
     """
     tops = first.tobytes()[7::8] + second.tobytes()[7::8]
     if b"\x7f" in tops or b"\xff" in tops:
@@ -157,10 +139,10 @@ def _decode_bucket(data: bytes, start: int, end: int) -> tuple[tuple[float, floa
 
 
 def encode_mindspore_histogram(histogram: Histogram) -> tuple[bytes, str]:
-    """Encodes MindSpore's `Summary.Histogram`, every field set.
+    """Encodes MindSpore's `Summary.Histogram`, every field set, behind the key of the value's field.
 
     Returns:
-        The message, and what it does not hold (fractional counts are rounded); empty when nothing is lost.
+        The field, and what it does not hold (fractional counts are rounded); empty when nothing is lost.
     """
     counts = histogram.count
     loss = ""
@@ -171,26 +153,28 @@ def encode_mindspore_histogram(histogram: Histogram) -> tuple[bytes, str]:
             loss = "counts that are not whole numbers were rounded"
         counts = rounded.astype(np.int64)
     out = bytearray()
+    pack, varint = _BUCKET.pack, wire.varint
     for left, width, count in zip(histogram.left.tolist(), histogram.widths.tolist(), counts.tolist(), strict=True):
-        number = wire.varint(count)
-        out += b"\x0a" + wire.varint(19 + len(number)) + b"\x09" + wire.FLOAT64.pack(left) + b"\x11"
-        out += wire.FLOAT64.pack(width) + b"\x18" + number
+        number = varint(count)
+        out += b"\x0a" + varint(19 + len(number)) + pack(0x09, left, 0x11, width, 0x18) + number
     out += b"\x10" + wire.varint(histogram.nan_count) + b"\x18" + wire.varint(histogram.pos_inf_count)
     out += b"\x20" + wire.varint(histogram.neg_inf_count)
     total = _whole(histogram.total)
     if total is None:
-        loss = loss or ("" if histogram.total is None else "the number of values is no whole number")
+        loss = loss or (
+            "" if histogram.total is None else "the number of values is not whole: the counts are added up instead"
+        )
         total = sum(counts.tolist()) + histogram.nan_count + histogram.pos_inf_count + histogram.neg_inf_count
     # Without a finite element MindSpore leaves the range and the sum out.
     if counts.size or (histogram.min, histogram.max, histogram.sum) != (None, None, None):
         low, high = _range(histogram)
         out += wire.fixed64(b"\x29", high) + wire.fixed64(b"\x31", low) + wire.fixed64(b"\x39", _sum(histogram))
     out += b"\x40" + wire.varint(total)
-    return bytes(out), loss
+    return wire.length_delimited(b"\x4a", bytes(out)), loss
 
 
 def _whole(number: int | float | None) -> int | None:
-    """Returns a number as the int64 it is; None for one that is none."""
+    """Returns a number as an int64; None where it does not fit one."""
     if number is None or number != number or not -(1 << 63) <= number < 1 << 63 or number != int(number):
         return None
     return int(number)
@@ -237,11 +221,10 @@ def encode_histogram_extras(histogram: Histogram) -> bytes:
     total = _whole(histogram.total)
     if total is not None:
         out += b"\x20" + wire.varint(total)
-    for key, number in ((b"\x28", histogram.nan_count), (b"\x30", histogram.pos_inf_count)):
+    nan, positive, negative = histogram.nan_count, histogram.pos_inf_count, histogram.neg_inf_count
+    for key, number in ((b"\x28", nan), (b"\x30", positive), (b"\x38", negative)):
         if number:
             out += key + wire.varint(number)
-    if histogram.neg_inf_count:
-        out += b"\x38" + wire.varint(histogram.neg_inf_count)
     if histogram.width is not None:
         computed = _quietly(np.subtract, histogram.right, histogram.left)
         if computed.tobytes() != histogram.width.tobytes():
@@ -261,14 +244,13 @@ def decode_tensorboard_histogram(tensor: npt.NDArray[Any] | list[bytes], extras:
         raise InvalidValueError(f"a histogram is a tensor of shape [k, 3], got {shape}")
     with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
         rows = tensor.astype(np.float64)
-    doubles: dict[int, float] = {}
-    numbers: dict[int, int] = {}
+    numbers: dict[int, Any] = {}  # by the number of the field
     width: npt.NDArray[np.float64] | None = None
     count: npt.NDArray[Any] = rows[:, 2].copy()
     if extras is not None:
         for key, a, b in wire.fields(extras, 0, len(extras)):
             if key in (0x09, 0x11, 0x19):
-                doubles[key >> 3] = wire.FLOAT64.unpack_from(extras, a)[0]
+                numbers[key >> 3] = wire.FLOAT64.unpack_from(extras, a)[0]
             elif key in (0x20, 0x28, 0x30, 0x38):
                 numbers[key >> 3] = wire.signed(a)
             elif key == 0x42 and (b - a) == 8 * len(rows):
@@ -281,9 +263,9 @@ def decode_tensorboard_histogram(tensor: npt.NDArray[Any] | list[bytes], extras:
         right=rows[:, 1].copy(),
         count=count,
         width=width,
-        min=doubles.get(1),
-        max=doubles.get(2),
-        sum=doubles.get(3),
+        min=numbers.get(1),
+        max=numbers.get(2),
+        sum=numbers.get(3),
         total=numbers.get(4),
         nan_count=numbers.get(5, 0),
         pos_inf_count=numbers.get(6, 0),

@@ -26,9 +26,6 @@ _INDENT: Final = "    "
 def describe_dataset_graph(payload: bytes) -> str:
     """Returns the markdown for one event of a lineage file: each stage with its parameters, from the source on.
 
-    Args:
-        payload: The whole event.
-
     Raises:
         InvalidValueError: The payload holds no data set graph that can be read.
     """

@@ -43,10 +43,7 @@ class Stage(msgspec.Struct):
 
 
 def read_pipeline(payload: bytes) -> list[Stage]:
-    """Returns the stages of a data set graph, from the source to what the network is fed with; none are left out.
-
-    Args:
-        payload: A whole event of a lineage file.
+    """Returns all stages of the data set graph in an event of a lineage file, from the source to the network.
 
     Raises:
         InvalidValueError: The payload holds no data set graph that can be read.

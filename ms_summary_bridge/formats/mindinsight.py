@@ -14,6 +14,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from ms_summary_bridge.errors import EventDecodeError, InvalidValueError, UnsupportedValueError
 from ms_summary_bridge.events import TaggedValue
@@ -71,22 +72,19 @@ def fit_value(tagged: TaggedValue) -> tuple[list[TaggedValue], str]:
 
 def _description_of(tagged: TaggedValue) -> str:
     """What a value's metadata says beside its kind: MindSpore has no place for a name or a description."""
-    message = tagged.original
-    if message is None:
-        return ""
-    for key, a, b in wire.fields(message, 0, len(message)):
-        if key == 0x4A:
-            for inner, c, d in wire.fields(message, a, b):
-                if inner in (0x12, 0x1A) and d > c:
-                    return "the display name or description is left out"
+    for metadata in _metadata_of(tagged):
+        if any(key in (0x12, 0x1A) and b > a for key, a, b in wire.fields(metadata, 0, len(metadata))):
+            return "the display name or description is left out"
     return ""
 
 
 def _is_of_mindspore(tagged: TaggedValue) -> bool:
     """Whether a value is one of MindSpore's that this package wrote down for TensorBoard."""
-    message = tagged.original or b""
-    metadata = [(a, b) for key, a, b in wire.fields(message, 0, len(message)) if key == 0x4A]
-    return any(decode_origin(decode_metadata(message, a, b)[1]) is not None for a, b in metadata)
+    return any(decode_origin(decode_metadata(each, 0, len(each))[1]) is not None for each in _metadata_of(tagged))
+
+
+def _metadata_of(tagged: TaggedValue) -> list[bytes]:
+    return wire.all_fields(tagged.original, 0x4A) if tagged.original else []
 
 
 # ---------------------------------------------------------------- histograms
@@ -104,12 +102,16 @@ def fit_histogram(histogram: Histogram) -> tuple[Histogram, str]:
     """
     with np.errstate(invalid="ignore"):  # a signalling NaN
         count = np.nan_to_num(np.asarray(histogram.count, np.float64), nan=0.0, neginf=0.0).clip(0.0, 2.0**62)
-    notes = [] if np.array_equal(count, histogram.count) else ["counts that are no numbers of things are none"]
+    notes = (
+        []
+        if np.array_equal(count, histogram.count)
+        else ["counts that are negative or NaN were set to 0, and those above 2**62 to that"]
+    )
     filled = np.flatnonzero(count)
     if not filled.size:
         middle = _limited(histogram.min, 0.0)
         half = _half_width(middle, 0.0)
-        notes.append("drawn as one empty bucket")
+        notes.append("every count is 0: drawn as one empty bucket")
         return _make(histogram, [middle - half], [middle + half], [0.0], middle, middle), "; ".join(notes)
     used = slice(filled[0], filled[-1] + 1) if filled[-1] - filled[0] < MAX_BUCKETS else filled
     left, right, count = _tidied(histogram.left[used], histogram.right[used], count[used])
@@ -132,7 +134,7 @@ def fit_histogram(histogram: Histogram) -> tuple[Histogram, str]:
 def _tidied(
     left: npt.NDArray[np.float64], right: npt.NDArray[np.float64], count: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Orders buckets and edges, and puts edges that are no numbers at the outermost ones that are."""
+    """Orders buckets and edges, and puts edges that are NaN, infinite or too large at the outermost finite ones."""
     with np.errstate(invalid="ignore"):
         edges = np.concatenate([left, right])
         known = edges[np.abs(edges) <= _LARGEST_EDGE]
@@ -167,18 +169,9 @@ def _limited(number: float | None, default: float) -> float:
 def _make(
     source: Histogram, left: npt.ArrayLike, right: npt.ArrayLike, count: npt.ArrayLike, minimum: float, maximum: float
 ) -> Histogram:
-    return Histogram(
-        left=np.array(left, np.float64),
-        right=np.array(right, np.float64),
-        count=np.array(count, np.float64),
-        min=minimum,
-        max=maximum,
-        sum=source.sum,
-        total=source.total,
-        nan_count=source.nan_count,
-        pos_inf_count=source.pos_inf_count,
-        neg_inf_count=source.neg_inf_count,
-    )
+    edges = {"left": np.array(left, np.float64), "right": np.array(right, np.float64)}
+    counts = np.array(count, np.float64)
+    return replace(source, **edges, count=counts, width=None, min=minimum, max=maximum, sum_squares=None)
 
 
 # ---------------------------------------------------------------- images
@@ -197,10 +190,10 @@ def _fit_image(tag: str, image: Image) -> tuple[list[TaggedValue], str]:
         if loss:
             losses.append(loss)
         elif (image.height, image.width, image.colorspace) != (part.height, part.width, part.colorspace):
-            losses.append("size and colours were wrong and are those of the image itself")
+            losses.append("the size and colour fields were wrong and were taken from the image itself")
         fitted.append(TaggedValue(tag if len(image.encoded) == 1 else f"{tag}/{index}", part))
     if not fitted:
-        raise UnsupportedValueError(losses[0] if losses else "there is no image")
+        raise UnsupportedValueError(losses[0] if losses else "the batch of images is empty")
     if len(image.encoded) > 1:
         losses.insert(0, "a batch of images under tags of their own")
     return fitted, "; ".join(dict.fromkeys(losses))
@@ -224,7 +217,7 @@ def _as_png(encoded: bytes) -> tuple[Image, str]:
         least = 2 * (PillowImage.MAX_IMAGE_PIXELS or 0)
         raise InvalidValueError(f"more than {least:,} pixels, and {_LIMIT}") from error
     except _PILLOW_ERRORS as error:
-        raise InvalidValueError("not an image that can be read") from error
+        raise InvalidValueError("the image cannot be read") from error
 
 
 def _draw_as_png(picture: PillowImage.Image) -> tuple[Image, str]:
@@ -244,7 +237,9 @@ def _draw_as_png(picture: PillowImage.Image) -> tuple[Image, str]:
 
 def _fit_tensor(tensor: Tensor) -> Tensor:
     if tensor.array.size > MAX_TENSOR_ELEMENTS:
-        raise UnsupportedValueError(f"{tensor.array.size:,} elements, and MindInsight shows 10,000,000 at most")
+        raise UnsupportedValueError(
+            f"the tensor has {tensor.array.size:,} elements, and MindInsight shows {MAX_TENSOR_ELEMENTS:,} at most"
+        )
     return tensor
 
 
@@ -256,11 +251,10 @@ def _tensor_of(value: Opaque) -> Tensor:
         raise UnsupportedValueError(value.reason or f"MindInsight has no place for a {value.kind}")
     array: npt.NDArray[Any] | list[bytes] | None = None
     try:
-        for key, a, b in wire.fields(value.payload, 0, len(value.payload)):
-            if key == 0x42:
-                array = decode_tensorboard_tensor(value.payload, a, b)
+        for tensor in wire.all_fields(value.payload, 0x42):
+            array = decode_tensorboard_tensor(tensor, 0, len(tensor))
     except (EventDecodeError, InvalidValueError) as error:
-        raise UnsupportedValueError(f"a {value.kind} that cannot be read: {error.message}") from error
+        raise UnsupportedValueError(f"the {value.kind} value cannot be read: {error.message}") from error
     if array is None or isinstance(array, list):
-        raise UnsupportedValueError(f"a {value.kind} without numbers")
+        raise UnsupportedValueError(f"the {value.kind} value holds no tensor of numbers")
     return _fit_tensor(Tensor(array.copy(), array.dtype.name))

@@ -19,12 +19,13 @@ from ms_summary_bridge.errors import EventDecodeError, InvalidValueError, Unsupp
 from ms_summary_bridge.events import Content, Encoded, Event, FileVersion, LostValue, SessionLog, Summary, TaggedValue
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats._histogram import decode_mindspore_histogram, encode_mindspore_histogram
+from ms_summary_bridge.formats._image import decode_image, encode_image
 from ms_summary_bridge.formats.graphs.events import draw_in_mindinsight, is_converted_graph
 from ms_summary_bridge.formats.mindinsight import fit_value
 from ms_summary_bridge.formats.plugin_data import decode_writer, encode_writer
 from ms_summary_bridge.formats.scalar_origin import ORIGIN_KEY, decode_scalar_origin, encode_scalar_origin
 from ms_summary_bridge.formats.scalar_shapes import ScalarShapes
-from ms_summary_bridge.formats.tag_names import TagNames
+from ms_summary_bridge.formats.tag_names import TagNames, is_utf8
 from ms_summary_bridge.formats.tensor import decode_mindspore_tensor, encode_mindspore_tensor
 from ms_summary_bridge.formats.untimed import as_untimed
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor
@@ -64,7 +65,7 @@ class MindSporeDecoder:
         graph is marked as derived. Values of an event without a finite wall_time are carried, too (`untimed`).
 
         Raises:
-            EventDecodeError: The payload is no such message, or its wall_time is missing.
+            EventDecodeError: The payload is not such a message, or its wall_time is missing.
         """
         event = self._shapes.decode(payload)
         if event is None:
@@ -181,31 +182,16 @@ def _decode_value(payload: bytes, start: int, end: int) -> tuple[TaggedValue, bo
         original = decode_scalar_origin(origin, tag or b"", value.bits) if is_exact else None
         if original is not None:
             return TaggedValue(text, value, False, original), True
-        value = Opaque("scalar", payload[start:end], "what it says of its source does not fit")
+        value = Opaque(
+            "scalar", payload[start:end], "its note on the source's encoding was not written for this number"
+        )
     if is_exact or isinstance(value, Opaque):
         return TaggedValue(text, value), False
     return TaggedValue(text, value, False, payload[start:end]), False
 
 
-def _decode_image(payload: bytes, start: int, end: int) -> tuple[Image, bool]:
-    numbers: dict[int, int] = {}
-    encoded: bytes | None = None
-    is_exact = True
-    for key, a, b in wire.fields(payload, start, end):
-        if key in (0x08, 0x10, 0x18):
-            is_exact = is_exact and key not in numbers
-            numbers[key] = wire.signed(a)
-        elif key == 0x22:
-            is_exact = is_exact and encoded is None
-            encoded = payload[a:b]
-        else:
-            is_exact = False
-    image = Image(numbers.get(0x08, 0), numbers.get(0x10, 0), numbers.get(0x18, 0), (encoded or b"",))
-    return image, is_exact and len(numbers) == 3 and encoded is not None
-
-
 _DECODERS: Final[dict[int, Callable[[bytes, int, int], tuple[Any, bool]]]] = {
-    0x22: _decode_image,
+    0x22: decode_image,
     0x42: decode_mindspore_tensor,
     0x4A: decode_mindspore_histogram,
 }
@@ -244,16 +230,14 @@ class MindSporeEncoder:
         content = event.content
         if isinstance(content, FileVersion):
             version = content.version if event.format == FORMAT else FILE_VERSION
-            out = head + wire.length_delimited(b"\x1a", version.encode())
-            return Encoded(out + encode_writer(content.writer))
+            return Encoded(head + wire.text(b"\x1a", version) + encode_writer(content.writer))
         if isinstance(content, SessionLog):  # restarts are told by the order of files here
             return Encoded(None, (), event)
         if not isinstance(content, Summary):
-            if content.reason:
-                return Encoded(None, (LostValue(content.kind, "", content.reason),), event)
-            if content.kind in ("graph", "meta_graph") and event.format == "tensorboard":
+            if content.kind in ("graph", "meta_graph") and event.format == "tensorboard" and not content.reason:
                 return self._encode_graph(event, content, head)
-            return Encoded(None, (LostValue(content.kind, "", f"MindSpore summaries have no {content.kind}"),), event)
+            reason = content.reason or f"MindSpore summaries have no {content.kind}"
+            return Encoded(None, (LostValue(content.kind, "", reason),), event)
         parts: list[bytes] = []
         losses: list[LostValue] = []
         written: list[tuple[str, str]] = []
@@ -282,10 +266,9 @@ class MindSporeEncoder:
 
     def _encode_graph(self, event: Event, content: Opaque, head: bytes) -> Encoded:
         if content.kind == "meta_graph" and self._has_graph:  # TensorFlow writes the graph a second time in it
-            return Encoded(
-                None, (LostValue(content.kind, "", "MindInsight shows the graph the run has already"),), event
-            )
-        encoded = draw_in_mindinsight(event, content.payload, head + b"\x10" + wire.varint(event.step))
+            reason = "MindInsight shows the graph the run has already"
+            return Encoded(None, (LostValue(content.kind, "", reason),), event)
+        encoded = draw_in_mindinsight(event, content, head + b"\x10" + wire.varint(event.step))
         self._has_graph = self._has_graph or encoded.payload is not None
         return encoded
 
@@ -299,7 +282,7 @@ class MindSporeEncoder:
                 return [tagged.original], ""
             if isinstance(value, Opaque):
                 return [value.payload], ""
-        if source != FORMAT and not _is_utf8(tagged.tag):  # MindInsight would show nothing of its run
+        if source != FORMAT and not is_utf8(tagged.tag):  # MindInsight would show nothing of its run
             return [], "the tag is not UTF-8, which MindInsight refuses"
         try:
             fitted, loss = fit_value(tagged) if self._fits and source not in (FORMAT, "") else ([tagged], "")
@@ -322,11 +305,11 @@ class MindSporeEncoder:
         field, loss = _ENCODERS[type(value)](value)
         written.append((value.kind, name))
         if name != tagged.tag:
-            loss = "under another name, since its own is taken"
+            loss = "written under another name, since its own is taken"
         try:
             return wire.length_delimited(b"\x0a", name.encode("utf-8", "surrogateescape")) + field, loss
         except UnicodeEncodeError:
-            raise UnsupportedValueError("the tag holds half a character, which no encoding has") from None
+            raise UnsupportedValueError("the tag holds half of a surrogate pair, which cannot be encoded") from None
 
 
 def _with_origins(event: Event, content: Summary, parts: list[bytes]) -> tuple[list[bytes], Event | None]:
@@ -347,40 +330,20 @@ def _with_origins(event: Event, content: Summary, parts: list[bytes]) -> tuple[l
     return out, None
 
 
-def _is_utf8(tag: str) -> bool:
-    try:
-        tag.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _encode_scalar(value: Scalar) -> tuple[bytes, str]:
     bits, is_exact = value.to_float32()
     return b"\x1d" + bits, "" if is_exact else "float64 rounded to float32"
 
 
-def _encode_histogram(value: Histogram) -> tuple[bytes, str]:
-    message, loss = encode_mindspore_histogram(value)
-    return wire.length_delimited(b"\x4a", message), loss
-
-
 def _encode_image(value: Image) -> tuple[bytes, str]:
     if len(value.encoded) != 1:
-        raise UnsupportedValueError(f"{len(value.encoded)} images under one tag")
-    message = b"\x08" + wire.varint(value.height) + b"\x10" + wire.varint(value.width)
-    message += b"\x18" + wire.varint(value.colorspace) + wire.length_delimited(b"\x22", value.encoded[0])
-    return wire.length_delimited(b"\x22", message), ""
-
-
-def _encode_tensor(value: Tensor) -> tuple[bytes, str]:
-    message, loss = encode_mindspore_tensor(value)
-    return wire.length_delimited(b"\x42", message), loss
+        raise UnsupportedValueError(f"{len(value.encoded)} images under one tag, where MindSpore holds one")
+    return encode_image(value, value.encoded[0]), ""
 
 
 _ENCODERS: Final[dict[type, Callable[[Any], tuple[bytes, str]]]] = {
     Scalar: _encode_scalar,
-    Histogram: _encode_histogram,
+    Histogram: encode_mindspore_histogram,
     Image: _encode_image,
-    Tensor: _encode_tensor,
+    Tensor: encode_mindspore_tensor,
 }

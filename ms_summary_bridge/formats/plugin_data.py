@@ -63,10 +63,10 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
 
 
 def encode_metadata(plugin_name: str, data_class: int, origin: Origin, content: bytes = b"") -> bytes:
-    """Encodes a value's `metadata` field, key included.
+    """Encodes a value's `SummaryMetadata` field, key included.
 
     Args:
-        plugin_name: Whose value it is.
+        plugin_name: Which plugin shows the value.
         data_class: TensorBoard's number for how it is read.
         origin: Where it came from.
         content: What the plugin itself keeps with the value.
@@ -108,51 +108,29 @@ def decode_metadata(data: bytes, start: int, end: int) -> tuple[str, bytes]:
     Raises:
         EventDecodeError: The message is malformed.
     """
-    name, content = "", b""
-    for key, a, b in wire.fields(data, start, end):
-        if key == 0x0A:
-            for inner, c, d in wire.fields(data, a, b):
-                if inner == 0x0A:
-                    name = data[c:d].decode("utf-8", "replace")
-                elif inner == 0x12:
-                    content = data[c:d]
-    return name, content
+    plugin = wire.last_fields(b"".join(wire.all_fields(data[start:end], 0x0A)))
+    return plugin.get(0x0A, b"").decode("utf-8", "replace"), plugin.get(0x12, b"")
 
 
 def decode_origin(content: bytes) -> Origin | None:
-    """Finds our field in a plugin's content; None where there is none or the content is no message."""
+    """Finds our field in a plugin's content; None where there is none or the content is not a message."""
     if _ORIGIN_FIELD not in content:
         return None
     try:
-        return _decode_own_field(content)
+        parts = wire.all_fields(content, ORIGIN_KEY)
+        if not parts:
+            return None
+        found = wire.last_fields(b"".join(parts))
+        return Origin(
+            tag=found[0x0A].decode() if 0x0A in found else None,
+            derived=bool(found.get(0x10)),
+            kind=found.get(0x1A, b"").decode(),
+            histogram=found.get(0x22),
+            event=found.get(0x2A),
+            derivation=found.get(0x30, 0),
+        )
     except (EventDecodeError, UnicodeDecodeError):  # a plugin's content may be anything
         return None
-
-
-def _decode_own_field(content: bytes) -> Origin | None:
-    tag: str | None = None
-    derived, kind = False, ""
-    histogram: bytes | None = None
-    event: bytes | None = None
-    derivation = 0
-    is_ours = False
-    for key, a, b in wire.fields(content, 0, len(content)):
-        if key == ORIGIN_KEY:
-            is_ours = True
-            for inner, c, d in wire.fields(content, a, b):
-                if inner == 0x0A:
-                    tag = content[c:d].decode()
-                elif inner == 0x10:
-                    derived = bool(c)
-                elif inner == 0x1A:
-                    kind = content[c:d].decode()
-                elif inner == 0x22:
-                    histogram = content[c:d]
-                elif inner == 0x2A:
-                    event = content[c:d]
-                elif inner == 0x30:
-                    derivation = c
-    return Origin(tag, derived, kind, histogram, event, derivation) if is_ours else None
 
 
 def decode_text(data: bytes) -> tuple[str, bool]:

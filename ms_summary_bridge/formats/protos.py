@@ -35,7 +35,7 @@ DESCRIPTOR_SET: Final = "descriptors.binpb"
 """File beside this module, written by tools/build_protos."""
 
 PARSE_ERRORS: Final = (DecodeError, ValueError, RecursionError, SystemError)
-"""What protobuf raises at bytes that are no such message, and at a text that is not UTF-8 when it is looked at.
+"""What protobuf raises at bytes that are not such a message, and at a text that is not UTF-8 when it is looked at.
 
 SystemError: the implementation in C++, which is the one of 3.20 on Python 3.10.
 """
@@ -57,18 +57,7 @@ class ProtoPackage:
         self._package = package
 
     def __getattr__(self, name: str) -> Any:
-        """Makes what a name stands for.
-
-        Args:
-            name: A message, an enum or an inner package.
-
-        Returns:
-            The message class, the enum wrapper or the inner package.
-
-        Raises:
-            AttributeError: the package has nothing of that name.
-            FileNotFoundError: the installation lacks the descriptor set.
-        """
+        """Makes the message class, the enum wrapper or the inner package of this name; else raises AttributeError."""
         # Names with an underscore are asked for by copy, inspect and their like; no message has one.
         if not name.startswith("_"):
             with _lock:
@@ -80,16 +69,10 @@ class ProtoPackage:
         raise AttributeError(f"proto package {self._package} has no message or enum {name!r}")
 
     def __dir__(self) -> list[str]:
-        """Lists every name that the package has, made or not.
-
-        Raises:
-            FileNotFoundError: the installation lacks the descriptor set.
-        """
         with _lock:
             return sorted(_descriptors().kinds.get(self._package, {}))
 
     def __repr__(self) -> str:
-        """Names the package."""
         return f"ProtoPackage({self._package!r})"
 
 
@@ -150,12 +133,9 @@ class _Descriptors:
 
 def _message_factory(pool: descriptor_pool.DescriptorPool) -> Callable[[Any], Any]:
     """Returns the function from descriptor to class that the installed protobuf has."""
-    get_message_class: Callable[[Any], Any] | None = getattr(message_factory, "GetMessageClass", None)
-    if get_message_class is not None:
-        return get_message_class
-    factory: Any = message_factory.MessageFactory(pool)
-    get_prototype: Callable[[Any], Any] = factory.GetPrototype
-    return get_prototype
+    factory: Any = message_factory
+    made: Callable[[Any], Any] = getattr(factory, "GetMessageClass", None) or factory.MessageFactory(pool).GetPrototype
+    return made
 
 
 @functools.cache

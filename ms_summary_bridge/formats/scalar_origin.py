@@ -26,12 +26,7 @@ _TAG: Final = b"\x0a"
 
 
 def encode_scalar_origin(original: bytes, message: bytes) -> bytes:
-    """Encodes the field, key included.
-
-    Args:
-        original: The value's message in TensorBoard's log.
-        message: MindSpore's for it: the tag, and the float at the end.
-    """
+    """Encodes the field, key included, from TensorBoard's message of a value and MindSpore's: tag and float."""
     rest = original.removeprefix(message[:-5])  # both begin with the tag in one field
     content = crc32c(message[-4:] + rest).to_bytes(4, "little") + rest
     return _KEY + wire.varint(len(content)) + content

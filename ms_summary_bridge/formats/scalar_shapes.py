@@ -3,7 +3,7 @@
 Nearly all records of a long run are `wall_time, step, summary{value{tag, float}}`, and between two of them only
 the wall time, the step and the last four bytes differ. Once such an event has been decoded in the general way, the
 bytes from the summary's key up to the float are remembered with their tag. Those bytes hold every key and every
-length, so a later payload with the same bytes in that place has the same structure: a hit is no guess. Without this
+length, so a later payload with the same bytes in that place has the same structure: a hit is not a guess. Without this
 module every result is the same, only later (a property test says so).
 """
 

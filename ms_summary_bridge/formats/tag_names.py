@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["TagNames"]
+from ms_summary_bridge.formats.unique_names import UniqueNames
+
+__all__ = ["TagNames", "is_utf8"]
 
 _RESERVED: Final = ("_hparams_/session_start_info", "_hparams_/session_end_info")
 """Where TensorBoard looks for a session: a value of another kind there breaks its HParams and scalar pages."""
@@ -23,10 +25,9 @@ class TagNames:
 
     def __init__(self, given: list[tuple[str, str, str, str]] | None = None) -> None:
         self._names: dict[tuple[str, str, str], str] = {}
-        self._taken: set[str] = set(_RESERVED)
         for tag, kind, suffix, name in given or ():
             self._names[tag, kind, suffix] = name
-            self._taken.add(name)
+        self._unique = UniqueNames((*_RESERVED, *self._names.values()))
 
     def name(self, tag: str, kind: str, suffix: str = "") -> str:
         """Returns the name for a series.
@@ -40,15 +41,10 @@ class TagNames:
         key = (tag, kind, suffix)
         name = self._names.get(key)
         if name is None:
-            name = f"{tag}/{suffix}" if suffix else tag
-            if name in self._taken:
-                stem = name if suffix else f"{tag}/{kind}"
-                name, number = stem, 1
-                while name in self._taken:
-                    number += 1
-                    name = f"{stem}_{number}"
-            self._names[key] = name
-            self._taken.add(name)
+            wish = f"{tag}/{suffix}" if suffix else tag
+            if not suffix and wish in self._unique:
+                wish = f"{tag}/{kind}"
+            name = self._names[key] = self._unique.take(wish)
         return name
 
     @property
@@ -65,3 +61,12 @@ class TagNames:
     def renamed(self) -> list[tuple[str, str, str]]:
         """The tags that could not be kept, in order: `(tag, kind, name)`."""
         return [(tag, kind, name) for (tag, kind, suffix), name in self._names.items() if not suffix and name != tag]
+
+
+def is_utf8(tag: str) -> bool:
+    """Whether a tag can be encoded: bytes that are not UTF-8 are surrogate escapes in it."""
+    try:
+        tag.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -50,15 +50,8 @@ DT_DOUBLE: Final = 2
 _MAX_DIMS: Final = 254  # TensorFlow's own bound; keeps a damaged message from building a huge shape
 
 
-def _product(dims: list[int]) -> int:
-    count = 1
-    for size in dims:
-        count *= size
-    return count
-
-
 def _reshape(array: npt.NDArray[Any], dims: list[int]) -> npt.NDArray[Any]:
-    if any(size < 0 for size in dims) or len(dims) > 32 or _product(dims) != array.size:
+    if any(size < 0 for size in dims) or len(dims) > 32 or math.prod(dims) != array.size:
         raise InvalidValueError(f"{array.size} elements do not fill the shape {dims}")
     try:
         return array.reshape(dims)
@@ -103,7 +96,7 @@ def decode_mindspore_tensor(data: bytes, start: int, end: int) -> tuple[Tensor, 
             elif unpacked == wire.VARINT:
                 parts.append(_packed_varints(data, a, b).astype(dtype))
             elif (b - a) % np.dtype(dtype).itemsize:
-                raise InvalidValueError(f"{b - a} bytes are no whole number of {dtype} elements")
+                raise InvalidValueError(f"{b - a} bytes do not hold a whole number of {dtype} elements")
             else:
                 parts.append(np.frombuffer(data, dtype, (b - a) // np.dtype(dtype).itemsize, a))
         else:
@@ -129,6 +122,8 @@ _MINDSPORE_DATA: Final[dict[int, tuple[str, int]]] = {
 def encode_mindspore_tensor(tensor: Tensor) -> tuple[bytes, str]:
     """Encodes a MindSpore `TensorProto` as MindSpore's writer does: elements in `float_data`, row by row.
 
+    Before it stands the key of a summary value's field.
+
     Returns:
         The message, and what it does not hold: empty when float32 holds every element.
     """
@@ -142,7 +137,9 @@ def encode_mindspore_tensor(tensor: Tensor) -> tuple[bytes, str]:
     out += b"\x10" + wire.varint(_MINDSPORE_NUMBERS.get(tensor.dtype, 0))
     if array.size:
         out += wire.length_delimited(b"\x1a", narrow.tobytes())
-    return out, "" if is_exact else f"{array.dtype} elements do not all fit into float32"
+    how = "written as the float32 of their real parts" if array.dtype.kind == "c" else "rounded to float32"
+    loss = "" if is_exact else f"{array.dtype} elements {how}"
+    return wire.length_delimited(b"\x42", out), loss
 
 
 def _packed_varints(data: bytes, start: int, end: int) -> npt.NDArray[np.uint64]:
@@ -188,12 +185,12 @@ def decode_tensorboard_tensor(data: bytes, start: int, end: int) -> npt.NDArray[
     if number == _TENSORBOARD_STRING:
         return strings
     if number not in _TENSORBOARD_DTYPES:
-        raise InvalidValueError(f"a tensor of the data type {number} is not known")
+        raise InvalidValueError(f"the data type {number} of a tensor is not known")
     name, dtype, field = _TENSORBOARD_DTYPES[number]
-    count = _product(dims)
+    count = math.prod(dims)
     if content:  # an empty one is none: proto3 writes no default
         if len(content) % np.dtype(dtype).itemsize:
-            raise InvalidValueError(f"{len(content)} bytes are no whole number of {name} elements")
+            raise InvalidValueError(f"{len(content)} bytes do not hold a whole number of {name} elements")
         array = np.frombuffer(content, dtype)
     else:
         array = _typed_list(data, [(key, a, b) for key, a, b in typed if key >> 3 == field], dtype)
@@ -217,7 +214,7 @@ def _tensorboard_shape(data: bytes, start: int, end: int) -> list[int]:
             if len(dims) > _MAX_DIMS:
                 raise InvalidValueError("a tensor has too many dimensions")
         elif key == 24 and a:
-            raise InvalidValueError("a tensor has no known shape")
+            raise InvalidValueError("a tensor of unknown rank")
     return dims
 
 
@@ -236,7 +233,7 @@ def _typed_list(data: bytes, parts: list[tuple[int, int, int]], dtype: str) -> n
         elif element is None or kind == np.dtype("<f2"):  # half_val holds the bits of each half as an integer
             arrays.append(_packed_varints(data, a, b))
         elif (b - a) % element.itemsize:
-            raise InvalidValueError(f"{b - a} bytes are no whole number of {element} elements")
+            raise InvalidValueError(f"{b - a} bytes do not hold a whole number of {element} elements")
         else:
             arrays.append(np.frombuffer(data, element, (b - a) // element.itemsize, a))
     if not arrays:
@@ -252,9 +249,7 @@ def _typed_list(data: bytes, parts: list[tuple[int, int, int]], dtype: str) -> n
 def encode_tensorboard_tensor(array: npt.NDArray[Any], data_type: int) -> bytes:
     """Encodes an array as a TensorFlow `TensorProto` with its elements in `tensor_content`.
 
-    Args:
-        array: Elements in the dtype that `data_type` stands for.
-        data_type: Number of the dtype in TensorFlow's `DataType`.
+    `data_type` is TensorFlow's number of the array's dtype.
     """
     out = _tensorboard_head(data_type, array.shape)
     return out + wire.length_delimited(b"\x22", array.tobytes()) if array.size else out

@@ -2,43 +2,33 @@
 
 Does not know MindSpore's side.
 
-Source: `proto/tensorboard/`. Which encodings each of TensorBoard's two loaders shows was measured on 2.21: a scalar is
-written as `simple_value`, a histogram as a float64 `[k, 3]` tensor and an image as `Summary.Image`, because both
-loaders show those and they hold float32 bits, exact edges and untouched bytes. A float64 scalar tensor is invisible
-in the fast loader.
+Source: `proto/tensorboard/event.proto`; its values are those of `formats._tensorboard_values`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import msgspec
-import numpy as np
 
 from ms_summary_bridge.errors import InvalidValueError
-from ms_summary_bridge.events import (
-    Content,
-    Encoded,
-    Event,
-    FileVersion,
-    LostValue,
-    SessionLog,
-    Summary,
-    TaggedValue,
-)
+from ms_summary_bridge.events import Content, Encoded, Event, FileVersion, LostValue, SessionLog, Summary, TaggedValue
 from ms_summary_bridge.formats import wire
-from ms_summary_bridge.formats._histogram import (
-    decode_legacy_histogram,
-    decode_tensorboard_histogram,
-    encode_histogram_extras,
-    encode_tensorboard_histogram,
+from ms_summary_bridge.formats._histogram import encode_histogram_extras, encode_tensorboard_histogram
+from ms_summary_bridge.formats._session_log import decode_session_log, encode_session_log
+from ms_summary_bridge.formats._tensorboard_values import (
+    decode_kind,
+    image_value,
+    loss_of,
+    rows_value,
+    scalar_value,
+    text_value,
 )
 from ms_summary_bridge.formats.graphs.events import draw_in_tensorboard, is_converted_graph
 from ms_summary_bridge.formats.plugin_data import (
     DATA_CLASS_SCALAR,
-    DATA_CLASS_TENSOR,
     WRITER_USER,
     Origin,
     decode_metadata,
@@ -49,19 +39,10 @@ from ms_summary_bridge.formats.plugin_data import (
     encode_writer,
 )
 from ms_summary_bridge.formats.scalar_shapes import ScalarShapes
-from ms_summary_bridge.formats.tag_names import TagNames
-from ms_summary_bridge.formats.tensor import (
-    DT_DOUBLE,
-    decode_tensorboard_tensor,
-    encode_tensorboard_tensor,
-    statistics_table,
-    value_histogram,
-)
+from ms_summary_bridge.formats.tag_names import TagNames, is_utf8
+from ms_summary_bridge.formats.tensor import statistics_table, value_histogram
 from ms_summary_bridge.formats.untimed import as_untimed
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor, Value
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 __all__ = ["FILE_VERSION", "FORMAT", "TensorBoardDecoder", "TensorBoardEncoder"]
 
@@ -69,9 +50,7 @@ FORMAT: Final = "tensorboard"
 FILE_VERSION: Final = "brain.Event:2"
 
 _WHOLE: Final = {0x22: "graph", 0x32: "log_message", 0x42: "run_metadata", 0x4A: "meta_graph"}
-_VALUE_OPAQUE: Final = {0x1A: "obsolete_histogram", 0x32: "audio"}
 _PACK_DOUBLE: Final = wire.FLOAT64.pack
-_MAX_EXACT_COUNT: Final = 1 << 53  # above it float64 does not hold every integer
 
 
 class TensorBoardDecoder:
@@ -96,7 +75,7 @@ class TensorBoardDecoder:
         carried, too (`untimed`).
 
         Raises:
-            EventDecodeError: The payload is no such message.
+            EventDecodeError: The payload is not such a message.
         """
         event = self._shapes.decode(payload)
         if event is None:
@@ -132,7 +111,7 @@ class TensorBoardDecoder:
                     content = FileVersion(version)
                     is_exact = is_exact and is_plain
                 elif key == 0x3A:
-                    content, is_plain = _decode_session_log(payload, a, b)
+                    content, is_plain = decode_session_log(payload, a, b)
                     is_exact = is_exact and is_plain
                 elif key in _WHOLE:
                     content = Opaque(_WHOLE[key], payload)
@@ -187,7 +166,7 @@ class TensorBoardDecoder:
                 is_plain = False
         if metadata is None:
             # A tag that is not UTF-8 cannot be encoded again, so such a value is kept as it was read.
-            if is_plain and what is not None and what[0] == 0x15 and _is_utf8(tag):
+            if is_plain and what is not None and what[0] == 0x15 and is_utf8(tag):
                 return TaggedValue(tag, Scalar(payload[what[1] : what[2]]))
             plugin, origin = self._plugins.get(tag, ""), None
         else:
@@ -198,7 +177,7 @@ class TensorBoardDecoder:
         if origin is not None and origin.event is not None:
             return TaggedValue(tag, Opaque(origin.kind, origin.event), False, message)
         try:
-            value = _decode_kind(payload, what, plugin, origin) or Opaque(plugin or "empty value", message)
+            value = decode_kind(payload, what, plugin, origin) or Opaque(plugin or "empty value", message)
         except InvalidValueError as error:
             value = Opaque(plugin or "tensor", message, str(error))
         if isinstance(value, Opaque):
@@ -206,35 +185,6 @@ class TensorBoardDecoder:
         if origin is not None:
             return TaggedValue(tag if origin.tag is None else origin.tag, value, origin.derived, message)
         return TaggedValue(tag, value, False, None if isinstance(value, Opaque) else message)
-
-
-def _decode_kind(payload: bytes, what: tuple[int, int, int] | None, plugin: str, origin: Origin | None) -> Value | None:
-    """Returns the value, or None for a kind that is carried as it is."""
-    if what is None:
-        return None
-    key, a, b = what
-    if key == 0x15:
-        return Scalar(payload[a:b])
-    if key == 0x22:
-        return _decode_image(payload, a, b)
-    if key == 0x2A:
-        return decode_legacy_histogram(payload, a, b)
-    if key != 0x42:
-        return Opaque(_VALUE_OPAQUE[key], b"")
-    if plugin not in ("", "scalars", "histograms", "images"):
-        return None
-    tensor = decode_tensorboard_tensor(payload, a, b)
-    if plugin == "histograms":
-        return decode_tensorboard_histogram(tensor, origin.histogram if origin else None)
-    if plugin == "images":
-        return _decode_blob_sequence(tensor)
-    if isinstance(tensor, list):
-        return Opaque(plugin or "tensor of strings", b"")
-    if tensor.size == 1:
-        return _scalar_of(tensor)
-    if plugin == "scalars":
-        raise InvalidValueError(f"a tensor of shape {list(tensor.shape)} is not a scalar")
-    return Tensor(tensor, tensor.dtype.name)
 
 
 def _carried_event(content: Content) -> Opaque | None:
@@ -245,59 +195,6 @@ def _carried_event(content: Content) -> Opaque | None:
     if isinstance(tagged.value, Opaque) and tagged.value.kind == "dataset_graph" and tagged.original is not None:
         return tagged.value
     return None
-
-
-def _scalar_of(array: npt.NDArray[Any]) -> Scalar:
-    if array.dtype.kind == "c":
-        raise InvalidValueError("a complex number is not a scalar")
-    if array.dtype == np.float32:
-        return Scalar(array.astype("<f4", copy=False).tobytes())
-    return Scalar(array.astype("<f8").tobytes())
-
-
-def _decode_image(payload: bytes, start: int, end: int) -> Image:
-    numbers = {0x08: 0, 0x10: 0, 0x18: 0}
-    encoded = b""
-    for key, a, b in wire.fields(payload, start, end):
-        if key in numbers:
-            numbers[key] = wire.signed(a)
-        elif key == 0x22:
-            encoded = payload[a:b]
-    return Image(numbers[0x08], numbers[0x10], numbers[0x18], (encoded,))
-
-
-def _decode_blob_sequence(tensor: npt.NDArray[Any] | list[bytes]) -> Image:
-    """A string tensor: width and height in decimal digits, then the file of each image of the batch."""
-    if not isinstance(tensor, list) or len(tensor) < 2:
-        raise InvalidValueError("an image tensor holds width, height and the images as strings")
-    try:
-        width, height = int(tensor[0]), int(tensor[1])
-    except ValueError:
-        raise InvalidValueError(f"width and height are no numbers: {tensor[0][:20]!r}, {tensor[1][:20]!r}") from None
-    return Image(height, width, 0, tuple(tensor[2:]))
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _decode_session_log(payload: bytes, start: int, end: int) -> tuple[SessionLog, bool]:
-    status = 0
-    texts = {0x12: "", 0x1A: ""}
-    is_exact = True
-    for key, a, b in wire.fields(payload, start, end):
-        if key == 0x08:
-            status = a
-        elif key in texts:
-            texts[key], is_plain = decode_text(payload[a:b])
-            is_exact = is_exact and is_plain
-        else:
-            is_exact = False
-    return SessionLog(status, texts[0x12], texts[0x1A]), is_exact
 
 
 class TensorBoardEncoder:
@@ -340,19 +237,16 @@ class TensorBoardEncoder:
             return self._encode_summary(event, content, head, is_own)
         if isinstance(content, FileVersion):
             version = content.version if is_own else FILE_VERSION
-            out = head + wire.length_delimited(b"\x1a", version.encode())
-            return Encoded(out + encode_writer(content.writer))
+            return Encoded(head + wire.text(b"\x1a", version) + encode_writer(content.writer))
         if isinstance(content, SessionLog):
-            return Encoded(head + wire.length_delimited(b"\x3a", _encode_session_log(content)))
-        if content.reason:
-            return Encoded(None, (LostValue(content.kind, "", content.reason),), event)
-        if content.kind == "graph" and event.format == "mindspore":
-            return draw_in_tensorboard(event, content.payload, head)
-        if content.kind == "dataset_graph" and event.format == "mindspore":
-            return self._encode_dataset_graph(event, content.payload, head)
-        return Encoded(
-            None, (LostValue(content.kind, "", f"TensorBoard has no place for a MindSpore {content.kind}"),), event
-        )
+            return Encoded(head + wire.length_delimited(b"\x3a", encode_session_log(content)))
+        if event.format == "mindspore" and not content.reason:
+            if content.kind == "graph":
+                return draw_in_tensorboard(event, content.payload, head)
+            if content.kind == "dataset_graph":
+                return self._encode_dataset_graph(event, content.payload, head)
+        reason = content.reason or f"TensorBoard has no place for a MindSpore {content.kind}"
+        return Encoded(None, (LostValue(content.kind, "", reason),), event)
 
     def _encode_dataset_graph(self, event: Event, payload: bytes, head: bytes) -> Encoded:
         """Describes a data set graph in a text, which carries the graph itself."""
@@ -363,7 +257,7 @@ class TensorBoardEncoder:
             text = describe_dataset_graph(payload)
         except InvalidValueError as error:
             return Encoded(None, (LostValue(event.content.kind, "", error.message),), event)
-        value = _text_value(self.names.name(TAG, "pipeline"), text, Origin(kind=event.content.kind, event=payload))
+        value = text_value(self.names.name(TAG, "pipeline"), text, Origin(kind=event.content.kind, event=payload))
         return Encoded(head + wire.length_delimited(b"\x2a", wire.length_delimited(b"\x0a", value)))
 
     def _encode_summary(self, event: Event, summary: Summary, head: bytes, is_own: bool) -> Encoded:
@@ -384,7 +278,7 @@ class TensorBoardEncoder:
             try:
                 tagged.tag.encode()
                 parts.extend(self._encode_value(tagged.tag, value))
-                loss = loss or _loss_of(value)
+                loss = loss or loss_of(value)
             except UnicodeEncodeError:
                 loss = "the tag is not UTF-8, which TensorBoard refuses"
             except InvalidValueError as error:
@@ -407,33 +301,24 @@ class TensorBoardEncoder:
         elif isinstance(value, Histogram):
             name = self.names.name(tag, "histogram")
             origin = Origin(tag if name != tag else None, histogram=encode_histogram_extras(value))
-            yield _tensor_value(name, encode_tensorboard_histogram(value), origin)
+            yield rows_value(name, encode_tensorboard_histogram(value), origin)
             for part in ("nan_count", "pos_inf_count", "neg_inf_count"):
-                if getattr(value, part):
-                    yield self._derived_scalar(tag, part, getattr(value, part))
+                if count := getattr(value, part):
+                    name, origin = self.names.name(tag, "scalar", part), Origin(tag, derived=True, kind="histogram")
+                    yield scalar_value(name, wire.FLOAT32.pack(count), origin)
         elif isinstance(value, Image):
             name = self.names.name(tag, "image")
             for encoded in value.encoded:
-                yield _image_value(name, value, encoded, None if name == tag else Origin(tag))
+                yield image_value(name, value, encoded, None if name == tag else Origin(tag))
         elif isinstance(value, Tensor):
-            yield self._table(tag, value)
-            name = self.names.name(tag, "histogram", "histogram")
-            yield _tensor_value(name, value_histogram(value), Origin(tag, derived=True, kind="tensor"))
+            origin = Origin(tag, derived=True, kind="tensor")
+            yield text_value(self.names.name(tag, "text"), statistics_table(value), origin)
+            yield rows_value(self.names.name(tag, "histogram", "histogram"), value_histogram(value), origin)
         elif value.kind == "landscape" and not value.reason:
-            yield from self._encode_landscape(tag, value)
+            # Here: few runs have one, and pillow takes time to load.
+            from ms_summary_bridge.formats.landscapes.drawing import encode_landscape
 
-    def _encode_landscape(self, tag: str, value: Opaque) -> list[bytes]:
-        """Draws a loss landscape as a mesh and as an image; the landscape itself goes to the archive."""
-        # Here: few runs have one, and pillow takes time to load.
-        from ms_summary_bridge.formats.landscapes.contour import SIZE
-        from ms_summary_bridge.formats.landscapes.drawing import draw_landscape
-        from ms_summary_bridge.formats.landscapes.mesh import encode_mesh
-
-        mesh, picture = draw_landscape(value.payload, tag)
-        origin = Origin(tag, derived=True, kind=value.kind)
-        image = Image(SIZE[1], SIZE[0], 3, (picture,))
-        parts = encode_mesh(mesh, tag, lambda part: self.names.name(part, "mesh"), origin)
-        return [*parts, _image_value(self.names.name(tag, "image", "contour"), image, picture, origin)]
+            yield from encode_landscape(value, tag, self.names)
 
     def _around_scalar(self, tag: str) -> tuple[bytes, bytes]:
         around = self._scalars.get(tag)
@@ -446,62 +331,8 @@ class TensorBoardEncoder:
             self._single[tag] = (b"\x2a" + wire.varint(len(value) + size) + value + around[0], metadata)
         return around
 
-    def _derived_scalar(self, tag: str, suffix: str, number: int) -> bytes:
-        name = self.names.name(tag, "scalar", suffix)
-        origin = Origin(tag, derived=True, kind="histogram")
-        out = wire.length_delimited(b"\x0a", name.encode()) + b"\x15" + wire.FLOAT32.pack(number)
-        return out + encode_metadata("scalars", DATA_CLASS_SCALAR, origin)
-
-    def _table(self, tag: str, value: Tensor) -> bytes:
-        name = self.names.name(tag, "text")
-        return _text_value(name, statistics_table(value), Origin(tag, derived=True, kind="tensor"))
-
     def encode_note(self, step: int, wall_time: float, tag: str, text: str) -> bytes:
         """Encodes an event with one markdown text of our own, which is not converted back."""
-        value = _text_value(self.names.name(tag, "note"), text, Origin(tag, derived=True, kind="note"))
+        value = text_value(self.names.name(tag, "note"), text, Origin(tag, derived=True, kind="note"))
         head = wire.fixed64(b"\x09", wall_time) + (b"\x10" + wire.varint(step) if step else b"")
         return head + wire.length_delimited(b"\x2a", wire.length_delimited(b"\x0a", value))
-
-
-def _text_value(name: str, text: str, origin: Origin) -> bytes:
-    string = wire.length_delimited(b"\x42", text.encode("utf-8", "replace"))
-    tensor = wire.length_delimited(b"\x42", b"\x08\x07\x12\x00" + string)  # DT_STRING, shape []
-    return wire.length_delimited(b"\x0a", name.encode()) + tensor + encode_metadata("text", DATA_CLASS_TENSOR, origin)
-
-
-def _image_value(name: str, image: Image, encoded: bytes, origin: Origin | None) -> bytes:
-    out = b"\x08" + wire.varint(image.height) + b"\x10" + wire.varint(image.width)
-    out += b"\x18" + wire.varint(image.colorspace) + wire.length_delimited(b"\x22", encoded)
-    message = wire.length_delimited(b"\x0a", name.encode()) + wire.length_delimited(b"\x22", out)
-    return message if origin is None else message + encode_metadata("images", 0, origin)
-
-
-def _tensor_value(name: str, rows: npt.NDArray[np.float64], origin: Origin) -> bytes:
-    tensor = wire.length_delimited(b"\x42", encode_tensorboard_tensor(rows, DT_DOUBLE))
-    metadata = encode_metadata("histograms", DATA_CLASS_TENSOR, origin)
-    return wire.length_delimited(b"\x0a", name.encode()) + tensor + metadata
-
-
-def _loss_of(value: Value) -> str:
-    """What TensorBoard's form of a value does not hold; empty when it holds everything."""
-    if isinstance(value, Scalar):
-        return "" if value.to_float32()[1] else "float64 rounded to float32"
-    if isinstance(value, Histogram):
-        counts = value.count
-        if counts.dtype.kind == "i" and counts.size and int(counts.max()) > _MAX_EXACT_COUNT:
-            return "counts above 2**53 rounded to float64"
-        return ""
-    if isinstance(value, Image):
-        return "" if len(value.encoded) == 1 else "a batch of images written one by one"
-    if isinstance(value, Tensor):
-        return "shown as a table of statistics and a histogram of its elements"
-    if value.kind == "landscape" and not value.reason:
-        return "drawn as a surface and as a contour image"
-    return value.reason or f"TensorBoard has no place for a {value.kind}"
-
-
-def _encode_session_log(log: SessionLog) -> bytes:
-    out = b"\x08" + wire.varint(log.status) if log.status else b""
-    if log.checkpoint_path:
-        out += wire.length_delimited(b"\x12", log.checkpoint_path.encode())
-    return out + wire.length_delimited(b"\x1a", log.message.encode()) if log.message else out

@@ -20,30 +20,18 @@ _VALUE: Final = 0x0A
 
 
 def as_untimed(payload: bytes, wall_time: float, step: int, content: Content, source_format: str) -> Event:
-    """Returns the event with wall_time 0.0, as where a writer gives none, and its values not interpreted.
+    """Returns an event of `payload` with wall_time 0.0, as where a writer gives none, and its values not interpreted.
 
     A version and a session mark stay what they are: they are not shown. Encoding the event in its own format gives
-    `payload` back, NaN bits included.
-
-    Args:
-        payload: The whole event.
-        wall_time: What it says.
-        step: Its step.
-        content: What it decodes to otherwise.
-        source_format: Its format.
+    `payload` back, NaN bits included. `wall_time` is what it says, `content` what it decodes to otherwise.
     """
     reason = f"its wall_time is {wall_time}, for which a viewer would leave out other points"
     if isinstance(content, Opaque) or (isinstance(content, Summary) and not content.values):
         kind = content.kind if isinstance(content, Opaque) else "event"
         return Event(0.0, step, Opaque(f"untimed {kind}", payload, reason), source_format)
     if isinstance(content, Summary):
-        messages = [
-            payload[start:end]
-            for key, first, last in wire.fields(payload, 0, len(payload))
-            if key == _SUMMARY
-            for inner, start, end in wire.fields(payload, first, last)
-            if inner == _VALUE
-        ]
+        summaries = wire.all_fields(payload, _SUMMARY)
+        messages = [message for summary in summaries for message in wire.all_fields(summary, _VALUE)]
         content = Summary(
             tuple(
                 TaggedValue(tagged.tag, Opaque(f"untimed {tagged.value.kind}", message, reason))

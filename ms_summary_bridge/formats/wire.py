@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from ms_summary_bridge.errors import EventDecodeError
 
@@ -23,12 +23,16 @@ __all__ = [
     "FLOAT64",
     "LENGTH_DELIMITED",
     "VARINT",
+    "all_fields",
+    "entry",
     "fields",
     "fixed64",
+    "last_fields",
     "length_delimited",
     "read_entry",
     "read_varint",
     "signed",
+    "text",
     "varint",
 ]
 
@@ -62,7 +66,18 @@ def varint(value: int) -> bytes:
 
 def length_delimited(key: bytes, data: bytes) -> bytes:
     """Encodes one length-delimited field: its key, the length, the bytes."""
-    return key + varint(len(data)) + data
+    size = len(data)
+    return key + (_SMALL[size] if size < 128 else varint(size)) + data
+
+
+def text(key: bytes, content: str) -> bytes:
+    """Encodes one string field."""
+    return length_delimited(key, content.encode())
+
+
+def entry(name: str, content: bytes) -> bytes:
+    """Encodes what has a string in field 1 and bytes in field 2: an entry of a map, or whatever else has a name."""
+    return length_delimited(b"\x0a", name.encode()) + length_delimited(b"\x12", content)
 
 
 def fixed64(key: bytes, value: float) -> bytes:
@@ -93,12 +108,7 @@ def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
 
 
 def fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Walks the fields of one message.
-
-    Args:
-        data: The bytes the message lies in.
-        position: Where it begins.
-        end: Where it ends.
+    """Walks the fields of the message in `data[position:end]`.
 
     Yields:
         `(key, a, b)`: the key is `field_number << 3 | wire_type`. For a varint, `a` is its unsigned value and `b` the
@@ -143,15 +153,28 @@ def fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int
         position = stop
 
 
-def read_entry(data: bytes, position: int, end: int) -> tuple[str, bytes]:
-    """Reads what has a text in field 1 and bytes in field 2: an entry of a map, or whatever else has a name.
+def last_fields(data: bytes) -> dict[int, Any]:
+    """Returns the bytes, or the unsigned integer, by the key of each field of a message; of several the last.
+
+    Raises as `fields`.
+    """
+    return {key: a if key & 7 == VARINT else data[a:b] for key, a, b in fields(data, 0, len(data))}
+
+
+def all_fields(data: bytes, wanted: int) -> list[bytes]:
+    """Returns the bytes of each field of a message that has the key `wanted`; raises as `fields`."""
+    return [data[a:b] for key, a, b in fields(data, 0, len(data)) if key == wanted]
+
+
+def read_entry(data: bytes) -> tuple[str, bytes]:
+    """Reads what `entry` encodes.
 
     Raises:
-        EventDecodeError: The bytes are no message.
-        UnicodeDecodeError: The text is not UTF-8.
+        EventDecodeError: The bytes are not a message.
+        UnicodeDecodeError: The name is not UTF-8.
     """
     name, content = "", b""
-    for key, a, b in fields(data, position, end):
+    for key, a, b in fields(data, 0, len(data)):
         if key == 0x0A:
             name = data[a:b].decode()
         elif key == 0x12:

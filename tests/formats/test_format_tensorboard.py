@@ -17,6 +17,7 @@ import strategies
 from codec_contract import (
     DATA,
     CodecContract,
+    decode_single,
     is_float32,
     read_records,
     reserialised,
@@ -35,13 +36,7 @@ INT64_ENDS = [-5, 0, 1, 2147483647, 2147483648, 6002049024, -1627389952, (1 << 6
 
 
 def decode_value(value: Any, decoder: TensorBoardDecoder | None = None) -> TaggedValue:
-    """Decodes an event with one `tb_pb.Summary.Value`."""
-    event = tb_pb.Event(wall_time=1.0, step=2)
-    event.summary.value.add().CopyFrom(value)
-    decoded = (decoder or TensorBoardDecoder()).decode(event.SerializeToString())
-    assert isinstance(decoded.content, Summary)
-    (tagged,) = decoded.content.values
-    return tagged
+    return decode_single(decoder or TensorBoardDecoder(), tb_pb.Event(wall_time=1.0, step=2), value)
 
 
 def encode_values(*pairs: tuple[str, Value], encoder: TensorBoardEncoder | None = None) -> Encoded:
@@ -262,15 +257,15 @@ def test_a_float32_in_a_tensor_keeps_its_bits() -> None:
     [
         (scalar_tensor("DT_FLOAT", [3], packed(5, "<3f", 1, 2, 3)), "a tensor of shape [3] is not a scalar"),
         (scalar_tensor("DT_FLOAT", [0], b""), "a tensor of shape [0] is not a scalar"),
-        (scalar_tensor("DT_FLOAT", [2], b"\x22\x03abc"), "3 bytes are no whole number of float32 elements"),
-        (scalar_tensor("DT_FLOAT", [2], b"\x2a\x03abc"), "3 bytes are no whole number of float32 elements"),
+        (scalar_tensor("DT_FLOAT", [2], b"\x22\x03abc"), "3 bytes do not hold a whole number of float32 elements"),
+        (scalar_tensor("DT_FLOAT", [2], b"\x2a\x03abc"), "3 bytes do not hold a whole number of float32 elements"),
         (scalar_tensor("DT_FLOAT", [2], packed(4, "<f", 1.0)), "1 elements do not fill the shape [2]"),
         (scalar_tensor("DT_FLOAT", [-1], packed(4, "<f", 1.0)), "1 elements do not fill the shape [-1]"),
         (scalar_tensor("DT_FLOAT", [1 << 40], b""), "0 elements do not fill the shape [1099511627776]"),
         (scalar_tensor("DT_COMPLEX64", [], packed(4, "<2f", 1, 2)), "a complex number is not a scalar"),
-        (scalar_tensor("DT_QINT8", [], b""), "a tensor of the data type 11 is not known"),
+        (scalar_tensor("DT_QINT8", [], b""), "the data type 11 of a tensor is not known"),
         (scalar_tensor("DT_FLOAT", [1] * 255, b""), "a tensor has too many dimensions"),
-        (scalar_tensor("DT_FLOAT", [], b"\x12\x02\x18\x01"), "a tensor has no known shape"),
+        (scalar_tensor("DT_FLOAT", [], b"\x12\x02\x18\x01"), "a tensor of unknown rank"),
     ],
 )
 def test_what_is_no_scalar_is_carried_with_the_reason(value: bytes, reason: str) -> None:

@@ -13,15 +13,17 @@ from hypothesis import strategies as st
 
 from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.formats import wire
+from ms_summary_bridge.formats.graphs.counts import GraphCounts
 from ms_summary_bridge.formats.graphs.events import is_converted_graph
-from ms_summary_bridge.formats.graphs.marks import encode_library, encode_member
+from ms_summary_bridge.formats.graphs.marks import LIBRARY, encode_mark, encode_member
 from ms_summary_bridge.formats.graphs.ms_names import AnfNames, drawable_name
 from ms_summary_bridge.formats.graphs.restoration import restore_graph_def
-from ms_summary_bridge.formats.graphs.tb_to_ms import AnfCounts, convert_graph_def
+from ms_summary_bridge.formats.graphs.tb_to_ms import convert_graph_def
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from tests.graph_samples import (
     FLOAT,
     constant,
+    damage,
     shape_of,
     structure_of_graph_def,
     tensorflow_graph,
@@ -146,7 +148,7 @@ def test_a_parameter_takes_the_name_of_nothing_that_stands_in_a_scope() -> None:
 
 def test_a_tensorflow_graph_with_everything_that_is_hard_to_draw() -> None:
     drawn = Drawn(tensorflow_graph())
-    assert drawn.counts == AnfCounts(
+    assert drawn.counts == GraphCounts(
         nodes=21, arguments=3, returns=2, functions=2, edges=28, control_edges=7, dangling_edges=3, merged_edges=2,
         operators=19, parameters=4, constants=3, renamed=5,
     )  # fmt: skip
@@ -378,12 +380,8 @@ def test_every_graph_is_drawn_whole(source: Any) -> None:
 
 @given(GRAPH_DEFS, st.data())
 def test_a_damaged_graph_raises_one_error_only(source: Any, data: st.DataObject) -> None:
-    damaged = bytearray(source.SerializeToString())
-    for _ in range(data.draw(st.integers(1, 3))):
-        if damaged:
-            damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(InvalidValueError):
-        graph, counts = convert_graph_def(bytes(damaged))
+        graph, counts = convert_graph_def(damage(source, data))
         assert sum(len(node.input) for node in ms_pb.GraphProto.FromString(graph).node) == counts.edges
 
 
@@ -471,7 +469,7 @@ def test_a_drawing_with_damaged_functions_keeps_its_nodes_or_raises_one_error(
         for number, group in enumerate(groups, 1)
     ]
     drawing = b"".join(wire.length_delimited(b"\x0a", node) for node in nodes)
-    drawing += encode_library(library.SerializeToString() + damage)
+    drawing += encode_mark(LIBRARY, library.SerializeToString() + damage)
     with contextlib.suppress(InvalidValueError):
         found, counts = restore_graph_def(drawing)
         graph = tb_pb.GraphDef.FromString(found)

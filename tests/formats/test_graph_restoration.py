@@ -24,7 +24,7 @@ from ms_summary_bridge.files.records import encode_record
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats.graphs.errors import read_safely
 from ms_summary_bridge.formats.graphs.events import is_converted_graph
-from ms_summary_bridge.formats.graphs.marks import Holder, encode_holder, encode_member
+from ms_summary_bridge.formats.graphs.marks import Holder, encode_member
 from ms_summary_bridge.formats.graphs.ms_to_tb import convert_graph
 from ms_summary_bridge.formats.graphs.restoration import restore_graph
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder, MindSporeEncoder
@@ -99,16 +99,16 @@ def check_there_and_back(source: Path, tmp_path: Path) -> None:
     (original,) = graphs_in(source)
     drawn = Drawn(original)
     counts = drawn.counts
-    assert counts.nodes == len(original.node)
+    assert counts.operators == len(original.node)
     assert counts.edges == sum(len(each.input) for each in original.node) + len(original.outputs)
     assert (counts.unknown, counts.dangling_edges, counts.ambiguous, counts.renamed) == (0, 0, 0, 0)
-    assert counts.drawn == counts.nodes + counts.parameters + counts.outputs + counts.constant_copies
+    assert counts.drawn == counts.operators + counts.parameters + counts.outputs + counts.constant_copies
 
     (run,) = convert_logdir(str(source), str(tmp_path / "tb"), options=WITHOUT_ARCHIVE).runs
     (loss,) = [loss for loss in run.losses if loss.kind == "graph"]
     numbers = [int(text) for text in re.findall("[0-9]+", loss.reason)]
     assert numbers == [
-        counts.nodes, counts.edges, counts.parameters, counts.constants, counts.outputs, counts.drawn,
+        counts.operators, counts.edges, counts.parameters, counts.constants, counts.outputs, counts.drawn,
         counts.constant_copies,
     ]  # fmt: skip
     assert [each.SerializeToString() for each in graphs_in(tmp_path / "tb")] == [
@@ -258,7 +258,7 @@ def test_a_drawing_with_damaged_marks_raises_one_error_only(source: Any, data: s
     nodes = tb_pb.GraphDef.FromString(Drawn(source).bytes).node
     marks = [
         encode_member(data.draw(st.integers(0, 9)))
-        + encode_holder(Holder("value", data.draw(st.integers(0, 9)), ms_pb.ValueProto(graph={}).SerializeToString()))
+        + Holder("value", data.draw(st.integers(0, 9)), ms_pb.ValueProto(graph={}).SerializeToString()).encode()
         for _ in nodes
     ]
     damaged = b"".join(
@@ -279,7 +279,7 @@ def test_every_graph_of_sound_names_comes_back_with_all_inside_it(source: Any) -
     found, counts = restore_graph(drawn.bytes)
     parts = ("parameters", "constants", "outputs", "edges", "subgraphs")
     assert [getattr(counts, each) for each in parts] == [getattr(drawn.counts, each) for each in parts]
-    assert counts.operators == drawn.counts.nodes
+    assert counts.operators == drawn.counts.operators
     back = ms_pb.GraphProto.FromString(found)
     take_names_of_unnamed(source, back)
     assert structure_of_anf(back) == structure_of_anf(source)
@@ -333,7 +333,7 @@ def test_operators_edges_and_types_of_every_graph_come_back(source: Any) -> None
     graph_bytes, counts = restore_graph(drawn.bytes)
     assert not is_converted_graph(graph_bytes)
     assert counts.edges == drawn.counts.edges
-    assert (counts.operators, counts.parameters) == (drawn.counts.nodes, drawn.counts.parameters)
+    assert (counts.operators, counts.parameters) == (drawn.counts.operators, drawn.counts.parameters)
     assert counts.outputs == drawn.counts.outputs
     if not drawn.counts.subgraphs and not drawn.counts.ambiguous:
         again = Drawn(ms_pb.GraphProto.FromString(graph_bytes))

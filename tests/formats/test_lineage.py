@@ -487,7 +487,7 @@ def test_lineage_that_cannot_be_read_is_counted_and_kept(tmp_path: Path) -> None
     put_lineage(tmp_path / "ms", *payloads)
     report = convert_one(tmp_path / "ms", tmp_path / "tb")
     reasons = {loss.reason.split(":")[0] for loss in report.losses if loss.kind == "lineage"}
-    assert reasons == {"train_lineage cannot be read", "the metric 'acc' is no number"}
+    assert reasons == {"train_lineage cannot be read", "the metric 'acc' is not a number"}
     assert verify_logdirs(str(tmp_path / "ms"), str(tmp_path / "tb")).is_equal
 
 

@@ -6,12 +6,14 @@ turned back where the original is not at hand, and never drawn a second time.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from ms_summary_bridge.errors import EventDecodeError, InvalidValueError
 from ms_summary_bridge.events import Encoded, Event, LostValue
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats.plugin_data import decode_origin
+from ms_summary_bridge.values import Opaque
 
 __all__ = ["draw_in_mindinsight", "draw_in_tensorboard", "is_converted_graph"]
 
@@ -27,60 +29,46 @@ def is_converted_graph(graph: bytes) -> bool:
 
 
 def draw_in_tensorboard(event: Event, payload: bytes, head: bytes) -> Encoded:
-    """Makes TensorBoard's event of a MindSpore graph; the graph itself goes to the archive.
-
-    Args:
-        event: Of MindSpore's format.
-        payload: Its bytes.
-        head: Time and step of the event to be made, encoded.
-    """
+    """Makes TensorBoard's event, behind its time and step, of a MindSpore graph, which goes to the archive."""
     # Here, as in the other direction: it needs protobuf, which takes time to load.
     from ms_summary_bridge.formats.graphs.ms_to_tb import convert_graph_event
     from ms_summary_bridge.formats.graphs.restoration import restore_graph_def
 
-    try:
-        if event.derived:
-            graph, restored = restore_graph_def(_joined(payload))
-            return _restored(head, graph, restored)
+    def draw() -> tuple[bytes, str]:
+        if event.derived:  # protobuf merges a message that is given in parts
+            graph, counts = restore_graph_def(b"".join(wire.all_fields(payload, _GRAPH)))
+            return graph, f"{_RESTORED}; {counts.describe()}"
         graph, counts = convert_graph_event(payload)
-    except (EventDecodeError, InvalidValueError) as error:
-        return Encoded(None, (LostValue("graph", "", error.message),), None if event.derived else event)
-    note = f"drawn as a TensorFlow graph; {counts.describe()}"
-    return Encoded(head + wire.length_delimited(b"\x22", graph), (LostValue("graph", "", note),), event)
+        return graph, f"drawn as a TensorFlow graph; {counts.describe()}"
+
+    return _encode(event, "graph", head, draw)
 
 
-def draw_in_mindinsight(event: Event, payload: bytes, head: bytes) -> Encoded:
-    """Makes MindSpore's event of a TensorFlow graph or meta graph; the graph itself goes to the archive.
-
-    Args:
-        event: Of TensorBoard's format.
-        payload: Its bytes.
-        head: Time and step of the event to be made, encoded.
-    """
+def draw_in_mindinsight(event: Event, content: Opaque, head: bytes) -> Encoded:
+    """Makes MindSpore's event of a TensorFlow graph or meta graph, as `draw_in_tensorboard` does."""
     from ms_summary_bridge.formats.graphs.restoration import restore_graph
     from ms_summary_bridge.formats.graphs.tb_to_ms import convert_graph_def
 
-    kind = getattr(event.content, "kind", "graph")
-    try:
-        graph_def = _graph_def_of(payload)
+    def draw() -> tuple[bytes, str]:
+        graph_def = _graph_def_of(content.payload)
         if event.derived:
-            graph, restored = restore_graph(graph_def)
-            return _restored(head, graph, restored)
+            graph, counts = restore_graph(graph_def)
+            return graph, f"{_RESTORED}; {counts.describe()}"
         graph, counts = convert_graph_def(graph_def)
+        return graph, f"drawn as a MindSpore graph; {counts.describe_anf()}"
+
+    return _encode(event, content.kind, head, draw)
+
+
+def _encode(event: Event, kind: str, head: bytes, draw: Callable[[], tuple[bytes, str]]) -> Encoded:
+    """Makes the event of what `draw` gives: the graph, and what became of it in words."""
+    archive = None if event.derived else event
+    try:
+        graph, note = draw()
     except (EventDecodeError, InvalidValueError) as error:
-        return Encoded(None, (LostValue(kind, "", error.message),), None if event.derived else event)
-    note = f"drawn as a MindSpore graph; {counts.describe()}"
-    return Encoded(head + wire.length_delimited(b"\x22", graph), (LostValue(kind, "", note),), event)
-
-
-def _restored(head: bytes, graph: bytes, counts: Any) -> Encoded:
-    note = f"{_RESTORED}; {counts.describe()}"
-    return Encoded(head + wire.length_delimited(b"\x22", graph), (LostValue("graph", "", note),))
-
-
-def _joined(payload: bytes) -> bytes:
-    """Returns the graph of a MindSpore event; protobuf merges a message that is given in parts."""
-    return b"".join(payload[a:b] for key, a, b in wire.fields(payload, 0, len(payload)) if key == _GRAPH)
+        return Encoded(None, (LostValue(kind, "", error.message),), archive)
+    kind = "graph" if event.derived else kind
+    return Encoded(head + wire.length_delimited(b"\x22", graph), (LostValue(kind, "", note),), archive)
 
 
 def _graph_def_of(payload: bytes) -> bytes:
@@ -90,5 +78,5 @@ def _graph_def_of(payload: bytes) -> bytes:
         if key == _GRAPH:
             graph = payload[a:b]
         elif key == _META_GRAPH:
-            graph = b"".join(payload[c:d] for inner, c, d in wire.fields(payload, a, b) if inner == 0x12)
+            graph = b"".join(wire.all_fields(payload[a:b], 0x12))
     return graph

@@ -22,10 +22,8 @@ __all__ = [
     "SHAPES",
     "SIGNATURE",
     "Holder",
-    "encode_holder",
-    "encode_library",
+    "encode_mark",
     "encode_member",
-    "encode_shapes",
     "read_holder",
 ]
 
@@ -37,8 +35,6 @@ HOLDER: Final = 1003 << 3 | wire.LENGTH_DELIMITED
 """On a node, once for each value of it that holds graphs: a `Holder`."""
 LIBRARY: Final = 1001 << 3 | wire.LENGTH_DELIMITED
 """On a MindSpore graph: all of the `GraphDef` but its nodes and those of its functions."""
-
-
 SHAPES: Final = 1004 << 3 | wire.LENGTH_DELIMITED
 """On a constant: the shapes its node gave, which may be none; an `AttrValue`."""
 
@@ -53,41 +49,23 @@ class Holder(msgspec.Struct, frozen=True):
     value: bytes
     """The `ValueProto`, of whose graphs there is but the name."""
 
+    def encode(self) -> bytes:
+        """Encodes the mark, key included."""
+        out = wire.text(b"\x0a", self.key) + b"\x10" + wire.varint(self.first)
+        return encode_mark(HOLDER, out + wire.length_delimited(b"\x1a", self.value))
+
 
 def encode_member(number: int, *, is_signature: bool = False) -> bytes:
     """Encodes the mark of a part of an inner graph, key included; nothing for the outermost."""
     return wire.varint(SIGNATURE if is_signature else MEMBER) + wire.varint(number) if number else b""
 
 
-def encode_library(graph_def: bytes) -> bytes:
-    """Encodes the mark of a whole graph, key included; nothing where there is nothing to say."""
-    return wire.length_delimited(wire.varint(LIBRARY), graph_def) if graph_def else b""
+def encode_mark(key: int, content: bytes) -> bytes:
+    """Encodes a mark that holds a message, key included."""
+    return wire.length_delimited(wire.varint(key), content)
 
 
-def encode_shapes(shapes: bytes) -> bytes:
-    """Encodes the mark of a constant, key included."""
-    return wire.length_delimited(wire.varint(SHAPES), shapes)
-
-
-def encode_holder(holder: Holder) -> bytes:
-    """Encodes the mark of a node with a value that holds graphs, key included."""
-    out = wire.length_delimited(b"\x0a", holder.key.encode()) + b"\x10" + wire.varint(holder.first)
-    return wire.length_delimited(wire.varint(HOLDER), out + wire.length_delimited(b"\x1a", holder.value))
-
-
-def read_holder(data: bytes, start: int, end: int) -> Holder:
-    """Reads a `Holder`.
-
-    Raises:
-        EventDecodeError: The bytes are no message.
-        UnicodeDecodeError: The key is not UTF-8.
-    """
-    name, first, value = "", 0, b""
-    for key, a, b in wire.fields(data, start, end):
-        if key == 0x0A:
-            name = data[a:b].decode()
-        elif key == 0x10:
-            first = a
-        elif key == 0x1A:
-            value = data[a:b]
-    return Holder(name, first, value)
+def read_holder(data: bytes) -> Holder:
+    """Reads a `Holder`; raises EventDecodeError or UnicodeDecodeError for bytes that are not one."""
+    found = wire.last_fields(data)
+    return Holder(found.get(0x0A, b"").decode(), found.get(0x10, 0), found.get(0x1A, b""))

@@ -17,6 +17,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from ms_summary_bridge.formats.unique_names import UniqueNames
+
 __all__ = ["AnfNames", "drawable_name"]
 
 _ILLEGAL: Final = re.compile(r'[<>"\\\x00-\x20\x7f]')
@@ -47,38 +49,27 @@ class AnfNames:
 
     def __init__(self, operators: Iterable[str]) -> None:
         legal = list(map(drawable_name, operators))
-        self._scopes: set[str] = set()
+        scopes: set[str] = set()
         for name in legal:
             scope = name.rpartition("/")[0]
-            while scope and scope not in self._scopes:
-                self._scopes.add(scope)
+            while scope and scope not in scopes:
+                scopes.add(scope)
                 scope = scope.rpartition("/")[0]
-        self._taken: set[str] = set()
-        self._next: dict[str, int] = {}
-        self.operators = [self._take_operator(name) for name in legal]
+        names = UniqueNames()
+        self.operators = [names.take(_beside(scopes, name), scopes) for name in legal]
         """Full names, in the order of the wishes."""
         self._parts = {part for name in self.operators for part in name.split("/")}
-        self._ids: set[str] = set()
-
-    def _take_operator(self, name: str) -> str:
-        if name in self._scopes:  # as TensorBoard draws it
-            scope, slash, base = name.rpartition("/")
-            name = f"{scope}{slash}({base})"
-        return self._free(name, self._taken, self._scopes)
+        self._ids = UniqueNames()
 
     def take_id(self, wish: str) -> str:
         """Returns a name for a parameter or a constant: no slash, no number, nothing that stands in a scope."""
         name = drawable_name(wish).replace("/", ".")
         if name.isdecimal() or name in self._parts:
             name = f"({name})"
-        return self._free(name, self._ids, self._parts)
+        return self._ids.take(name, self._parts)
 
-    def _free(self, stem: str, taken: set[str], others: set[str]) -> str:
-        name = stem
-        if name in taken or name in others:
-            number = self._next.get(stem, 2)
-            while (name := f"{stem}_{number}") in taken or name in others:
-                number += 1
-            self._next[stem] = number + 1
-        taken.add(name)
-        return name
+
+def _beside(scopes: set[str], name: str) -> str:
+    """Returns the name, or `scope/(name)` where it is a scope, too, as TensorBoard draws it."""
+    scope, slash, base = name.rpartition("/")
+    return f"{scope}{slash}({base})" if name in scopes else name

@@ -12,34 +12,33 @@ a graph, is written without a name; the count goes on. What TensorBoard makes of
 * Nodes with the operator `Const` are drawn small and beside the node that takes them, so each scope has a copy of its
   own. Nodes with an operator that ends in `Summary` are drawn as marks on what they take (`graph.ts`, build).
 * Fields it does not know are passed over, so that our marks (field 1000, as in plugin data: the graph is drawn by us,
-  a node is no operator, and what it was called; and those of `formats.graphs.marks`) do no harm. Measured on 2.21, both
-  loaders.
+  a node is not an operator, and what it was called; and those of `formats.graphs.marks`) do no harm. Measured on 2.21,
+  both loaders.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-import msgspec
-
 from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.formats import wire
+from ms_summary_bridge.formats.graphs.counts import GraphCounts
 from ms_summary_bridge.formats.graphs.errors import read_safely
-from ms_summary_bridge.formats.graphs.marks import Holder, encode_holder, encode_member
-from ms_summary_bridge.formats.graphs.ms_source import Graph, Operator, Output, Parameter, read_graph
-from ms_summary_bridge.formats.graphs.tb_names import NodeNames, common_scope, scope_of
-from ms_summary_bridge.formats.graphs.tb_values import EncodedType, ValueEncoder, to_bytes
+from ms_summary_bridge.formats.graphs.marks import Holder, encode_member
+from ms_summary_bridge.formats.graphs.ms_graph import Graph, Operator, Output, Parameter, read_graph
+from ms_summary_bridge.formats.graphs.tb_graph import encode_node
+from ms_summary_bridge.formats.graphs.tb_names import common_scope, legal_name, scope_of
+from ms_summary_bridge.formats.graphs.tb_values import ValueEncoder, to_bytes
 from ms_summary_bridge.formats.plugin_data import Origin, encode_origin
 from ms_summary_bridge.formats.protos import tb_pb
+from ms_summary_bridge.formats.unique_names import UniqueNames
 
-__all__ = ["GraphCounts", "convert_graph", "convert_graph_event"]
+__all__ = ["convert_graph", "convert_graph_event"]
 
 _GRAPH: Final = 0x22  # field 4: graph_def of an Event, graph of a ModelProto
-_NODE: Final = b"\x0a"
-_CONTROL_EDGE: Final = 1
 _PRODUCER: Final = 22  # the version TensorFlow 1.x wrote; TensorBoard asks for none
 _OUTPUT_SCOPE: Final = "output"
 _UNUSED_SCOPE: Final = "unused"
@@ -50,52 +49,6 @@ _CALL: Final = "Call"  # of a graph that is computed while the network runs: wri
 _GET_ITEM: Final = {"TupleGetItem", "RealTupleGetItem"}
 
 
-_Put = Callable[[str, str, list[str], dict[str, bytes], bytes], None]  # name, op, inputs, attributes, marks
-
-
-class GraphCounts(msgspec.Struct):
-    """What a graph held and how it is drawn, sub-graphs included. Every edge of the source is drawn exactly once."""
-
-    nodes: int = 0
-    """Operators."""
-    edges: int = 0
-    """Inputs of operators, and outputs of the graph."""
-    control_edges: int = 0
-    """Those of the edges that are an order of execution only."""
-    parameters: int = 0
-    constants: int = 0
-    outputs: int = 0
-    subgraphs: int = 0
-    """Graphs held by constants and attributes."""
-    constant_copies: int = 0
-    """`Const` nodes drawn: one for each constant and scope that uses it, and an `Unused` one where none does."""
-    unknown: int = 0
-    """`Unknown` nodes drawn: names that an input gives and nothing has."""
-    dangling_edges: int = 0
-    """Edges that come from those."""
-    ambiguous: int = 0
-    """Nodes, parameters and constants with a name that another one of their graph has; edges go to the first."""
-    renamed: int = 0
-    """Operators that are not drawn under their full name, because it is taken or not legal."""
-    drawn: int = 0
-    """Nodes of the result: operators, parameters, outputs, copies of constants and unknown ones."""
-
-    def describe(self) -> str:
-        """Returns the counts in words; of what may go wrong only what did."""
-        text = f"{self.nodes} operators, {self.edges} edges"
-        if self.control_edges:
-            text += f", {self.control_edges} of them control edges"
-        if self.dangling_edges:
-            text += f", {self.dangling_edges} of them from names that nothing has"
-        if self.ambiguous:
-            text += f", {self.ambiguous} names are taken twice"
-        text += f"; {self.parameters} parameters, {self.constants} constants, {self.outputs} outputs"
-        if self.subgraphs:
-            text += f", {self.subgraphs} graphs inside it"
-        copies = f", {self.constant_copies} of them constants, one in each scope" if self.constant_copies else ""
-        return f"{text}; {self.drawn} nodes drawn{copies}"
-
-
 def convert_graph_event(payload: bytes) -> tuple[bytes, GraphCounts]:
     """Converts the graph in the payload of a MindSpore event record; a `ModelProto` (.pb file) will do as well.
 
@@ -103,9 +56,9 @@ def convert_graph_event(payload: bytes) -> tuple[bytes, GraphCounts]:
         As `convert_graph`.
 
     Raises:
-        InvalidValueError: There is no graph, or it is damaged.
+        InvalidValueError: The payload has no graph, or a damaged one.
     """
-    parts = read_safely(lambda: [payload[a:b] for key, a, b in wire.fields(payload, 0, len(payload)) if key == _GRAPH])
+    parts = read_safely(lambda: wire.all_fields(payload, _GRAPH))
     if not parts:
         raise InvalidValueError("the event holds no graph")
     return convert_graph(b"".join(parts))  # protobuf merges a message that is given in parts
@@ -114,14 +67,11 @@ def convert_graph_event(payload: bytes) -> tuple[bytes, GraphCounts]:
 def convert_graph(graph: bytes) -> tuple[bytes, GraphCounts]:
     """Converts a MindSpore `GraphProto`.
 
-    Args:
-        graph: Its bytes.
-
     Returns:
         The bytes of a TensorFlow `GraphDef`, the same for the same input, and what was drawn.
 
     Raises:
-        InvalidValueError: The bytes are no graph, a text in it is not UTF-8, it is nested too deep, or it is empty.
+        InvalidValueError: The bytes are not a graph, a text in it is not UTF-8, it is nested too deep, or it is empty.
 
     Loss: which output of a tuple an edge takes, but for `TupleGetItem`; elements of long values; the order of control
     edges among data edges. The operators' attributes stay, in words where TensorFlow has no such value.
@@ -138,9 +88,9 @@ class _Drawing:
 
     def __init__(self) -> None:
         self.counts = GraphCounts()
-        self._names = NodeNames()
+        self.names = UniqueNames()
+        self.values = ValueEncoder()
         self._parts: list[bytes] = []
-        self._values = ValueEncoder()
 
     def finish(self) -> bytes:
         mark = encode_origin(Origin(derived=True, kind="graph"))
@@ -148,79 +98,34 @@ class _Drawing:
         return b"".join([mark, *self._parts, versions])
 
     def draw(self, data: bytes, scope: str, number: int) -> None:
-        """Draws a graph whose names all get `scope` before them, and then the graphs inside it.
-
-        Args:
-            data: The graph.
-            scope: Empty for the outermost.
-            number: By which its nodes are marked.
-        """
-        graph = read_graph(data)
-        inner: list[tuple[int, str, bytes]] = []  # number, name if it has none itself, graph
-        drawing = _GraphDrawing(graph, scope, number, self._names, self.counts, self._put, self._values)
-
-        def number_all(key: str, value: bytes) -> int:
-            first = self.counts.subgraphs + 1
-            for data in self._values.value(value).graphs:
-                self.counts.subgraphs += 1
-                inner.append((self.counts.subgraphs, key, data))
-            return first
-
-        drawing.first_of_constant = [number_all(each.name, each.value) for each in graph.constants]
-        drawing.first_of_attribute = [
-            [number_all(key, attribute) for key, attribute in operator.attributes] for operator in graph.operators
-        ]
+        """Draws a graph, all names behind `scope` and all nodes marked with `number`, and then the graphs inside it."""
+        drawing = _GraphDrawing(self, read_graph(data), scope, number)
         drawing.draw()
-        for inner_number, key, data in inner:
-            wish = (_name_of(data) or key or "graph").replace("/", "_")
-            self.draw(data, self._names.take(f"{scope}/{wish}" if scope else wish), inner_number)
+        for inner_number, key, inner in drawing.inner:
+            name = b"".join(wire.all_fields(inner, 0x12)).decode()
+            wish = (name or key or "graph").replace("/", "_")
+            self.draw(inner, self.names.take(legal_name(f"{scope}/{wish}" if scope else wish)), inner_number)
 
-    def _put(self, name: str, op: str, inputs: list[str], attrs: dict[str, bytes], marks: bytes) -> None:
+    def put(self, name: str, op: str, inputs: list[str], attrs: dict[str, bytes], marks: bytes) -> None:
         self.counts.drawn += 1
-        out = [wire.length_delimited(b"\x0a", name.encode()), wire.length_delimited(b"\x12", op.encode())]
-        out += [wire.length_delimited(b"\x1a", each.encode()) for each in inputs]
-        for key in sorted(attrs):  # a map has no order of its own
-            entry = wire.length_delimited(b"\x0a", key.encode()) + wire.length_delimited(b"\x12", attrs[key])
-            out.append(wire.length_delimited(b"\x2a", entry))
-        out.append(marks)
-        self._parts.append(wire.length_delimited(_NODE, b"".join(out)))
-
-
-def _name_of(graph: bytes) -> str:
-    return "".join(graph[a:b].decode() for key, a, b in wire.fields(graph, 0, len(graph)) if key == 0x12)
-
-
-def _set_type(attrs: dict[str, bytes], key: str, encoded: EncodedType) -> None:
-    if encoded.type is not None:
-        attrs[key] = encoded.type
-    if encoded.shapes is not None:
-        attrs["_output_shapes"] = encoded.shapes
-    if encoded.text is not None:
-        attrs["output_type"] = encoded.text
-
-
-def _text_attr(text: str) -> bytes:
-    return wire.length_delimited(b"\x12", to_bytes(text))
+        self._parts.append(wire.length_delimited(b"\x0a", encode_node(name, op, inputs, attrs, marks)))
 
 
 class _GraphDrawing:
     """One ANF graph: first every operator gets its name, then all that it takes, then they are written."""
 
-    def __init__(
-        self, graph: Graph, scope: str, number: int, names: NodeNames, counts: GraphCounts, put: _Put,
-        values: ValueEncoder,
-    ) -> None:  # fmt: skip
+    def __init__(self, whole: _Drawing, graph: Graph, scope: str, number: int) -> None:
         self._graph = graph
         self._member = encode_member(number)
-        self.first_of_constant: list[int] = []
-        """By the number of a constant: what the first graph in it is numbered, if there is one."""
-        self.first_of_attribute: list[list[int]] = []
-        """By the number of an operator, the same of its attributes."""
+        self._names, self._counts, self._values, self._put = whole.names, whole.counts, whole.values, whole.put
+        self.inner: list[tuple[int, str, bytes]] = []
+        """The graphs inside this one: number, name for one without, bytes."""
+        # What the first graph in each constant, and in each attribute of each operator, is numbered if there is one.
+        self._first_of_constant = [self._number_graphs(each.name, each.value) for each in graph.constants]
+        self._first_of_attribute = [
+            [self._number_graphs(*attribute) for attribute in operator.attributes] for operator in graph.operators
+        ]
         self._prefix = f"{scope}/" if scope else ""
-        self._names = names
-        self._counts = counts
-        self._put = put
-        self._values = values
         self._first_parameter = len(graph.operators)
         self._first_constant = self._first_parameter + len(graph.parameters)
         # What an edge may come from: operators, parameters and constants, numbered in this order.
@@ -229,12 +134,19 @@ class _GraphDrawing:
         self._unknown: dict[str, str] = {}  # name that nothing has -> name drawn
         self._copies: dict[tuple[int, str], str] = {}  # constant and scope -> name drawn
 
+    def _number_graphs(self, key: str, value: bytes) -> int:
+        first = self._counts.subgraphs + 1
+        for graph in self._values.value(value).graphs:
+            self._counts.subgraphs += 1
+            self.inner.append((self._counts.subgraphs, key, graph))
+        return first
+
     def draw(self) -> None:
         self._name_operators()
         self._name_parameters()
         for name, parameter in zip(self._drawn[self._first_parameter :], self._graph.parameters, strict=True):
             self._put_parameter(parameter, name)
-        for name, operator, first in zip(self._drawn, self._graph.operators, self.first_of_attribute, strict=False):
+        for name, operator, first in zip(self._drawn, self._graph.operators, self._first_of_attribute, strict=False):
             self._put_operator(operator, name, first)
         for output in self._graph.outputs:
             self._put_output(output)
@@ -252,7 +164,7 @@ class _GraphDrawing:
             if not wish:
                 wish = f"{operator.scope}/" if operator.scope else ""
                 wish += f"{operator.op_type or _CALL}-op{operator.name or number + 1}"
-            name = self._names.take(self._prefix + wish)
+            name = self._names.take(legal_name(self._prefix + wish))
             counts.renamed += name != self._prefix + wish
             self._drawn.append(name)
         ids = chain(
@@ -266,7 +178,7 @@ class _GraphDrawing:
         for number, operator in enumerate(graph.operators):
             if not operator.name:  # the number it would have had stands in what takes it
                 self._source_of.setdefault(str(number + 1), number)
-        counts.nodes += len(graph.operators)
+        counts.operators += len(graph.operators)
         counts.parameters += len(graph.parameters)
         counts.constants += len(graph.constants)
         counts.outputs += len(graph.outputs)
@@ -307,13 +219,12 @@ class _GraphDrawing:
 
     def _take(self, scope: str, name: str) -> str:
         name = name.replace("/", "_")
-        return self._names.take(f"{scope}/{name}" if scope else name)
+        return self._names.take(legal_name(f"{scope}/{name}" if scope else name))
 
     # ------------------------------------------------------------------------------------------------ nodes
 
     def _put_parameter(self, parameter: Parameter, name: str) -> None:
-        attrs: dict[str, bytes] = {}
-        _set_type(attrs, "dtype", self._values.type(parameter.type))
+        attrs = self._values.type(parameter.type).attributes("dtype")
         if parameter.default is not None:
             attrs["value"] = self._values.value(parameter.default).value
         self._put(name, "Parameter", [], attrs, self._marks(Origin(parameter.name, kind="parameter")))
@@ -331,32 +242,27 @@ class _GraphDrawing:
             data[0] += self._output_index(operator)
         self._counts.control_edges += len(control)
 
-        attrs: dict[str, bytes] = {}
-        _set_type(attrs, "T", self._values.type(operator.output_type))
+        attrs = self._values.type(operator.output_type).attributes("T")
         if operator.full_name and operator.full_name != name:
-            attrs["full_name"] = _text_attr(operator.full_name)
+            attrs["full_name"] = wire.length_delimited(b"\x12", to_bytes(operator.full_name))
         if operator.instance_name:
-            attrs["instance_name"] = _text_attr(operator.instance_name)
+            attrs["instance_name"] = wire.length_delimited(b"\x12", to_bytes(operator.instance_name))
         marks = self._member
         if self._prefix and not operator.full_name:
             marks += encode_origin(Origin(name.removeprefix(self._prefix)))
+        keys = UniqueNames(attrs)
         for (key, value), first_graph in zip(operator.attributes, first, strict=True):
-            free = key = key or "attribute"
-            number = 1
-            while free in attrs:
-                number += 1
-                free = f"{key}_{number}"
+            key = keys.take(key or "attribute")
             encoded = self._values.value(value)
-            attrs[free] = encoded.value
+            attrs[key] = encoded.value
             if encoded.graphs:
-                marks += encode_holder(Holder(free, first_graph, encoded.outline))
+                marks += Holder(key, first_graph, encoded.outline).encode()
         self._put(name, operator.op_type or _CALL, data + control, attrs, marks)  # TensorFlow's order of edges
 
     def _put_output(self, output: Output) -> None:
         scope = self._prefix + _OUTPUT_SCOPE
         source = self._edge_from(output.name, scope)
-        attrs: dict[str, bytes] = {}
-        _set_type(attrs, "T", self._values.type(output.type))
+        attrs = self._values.type(output.type).attributes("T")
         name = self._take(scope, source.rpartition("/")[2])
         self._put(name, "Output", [source], attrs, self._marks(Origin(output.name, kind="output")))
 
@@ -388,8 +294,8 @@ class _GraphDrawing:
             self._counts.constant_copies += 1
             marks = self._marks(Origin(constant.name, kind="constant"))
             if encoded.graphs:
-                first = self.first_of_constant[number - self._first_constant]
-                marks += encode_holder(Holder("value", first, encoded.outline))
+                first = self._first_of_constant[number - self._first_constant]
+                marks += Holder("value", first, encoded.outline).encode()
             self._put(name, op, [], attrs, marks)
         return name
 

@@ -12,7 +12,9 @@ Source, in `mindinsight/datavisual/data_transform/graph/` of MindInsight 2.3.1 (
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -39,54 +41,25 @@ _FIELDS: Final = {"f": "float_data", "d": "double_data", "i": "int64_data", "b":
 
 
 class AnfValueEncoder:
-    """Encodes types and values, each distinct one once."""
+    """Encodes types and values, each distinct one once; raises what protobuf does (`protos.PARSE_ERRORS`)."""
 
     def __init__(self) -> None:
-        self._values: dict[bytes, bytes] = {}
-        self._types: dict[tuple[bytes, bytes, bytes], bytes] = {}
-
-    def value(self, message: bytes) -> bytes:
-        """Encodes an `AttrValue` as a `ValueProto`.
-
-        Raises:
-            google.protobuf.message.DecodeError: The bytes are no such message.
-        """
-        encoded = self._values.get(message)
-        if encoded is None:
-            value = ms_pb.ValueProto()
-            _set_value(value, tb_pb.AttrValue.FromString(message))
-            if value.ByteSize() > _MAX_BYTES:
-                text = f"{str(value)[:_MAX_BYTES]} ..."
-                value = ms_pb.ValueProto(dtype=_STRING, str_val=_shorter(text))
-            encoded = self._values[message] = value.SerializeToString()
-        return encoded
+        self.value: Callable[[bytes], bytes] = functools.cache(_encode_value)
+        """Encodes an `AttrValue` as a `ValueProto`."""
+        self._type = functools.cache(_encode_type)
 
     def type(self, dtype: bytes, shapes: bytes, words: bytes = b"") -> bytes:
-        """Encodes what a node says of its outputs as a `TypeProto`.
+        """Encodes what a node says of its outputs as a `TypeProto`, which is empty where nothing is said.
 
         Args:
             dtype: `AttrValue` with the type of the elements, or empty.
             shapes: `AttrValue` with a list of shapes or one shape, or empty.
             words: `AttrValue` with the types of a tuple as this package writes them, or empty.
-
-        Returns:
-            The type; empty where nothing is said.
-
-        Raises:
-            google.protobuf.message.DecodeError: The bytes are no such messages.
         """
-        key = (dtype, shapes, words)
-        encoded = self._types.get(key)
-        if encoded is None:
-            encoded = self._types[key] = _encode_type(*map(tb_pb.AttrValue.FromString, key)).SerializeToString()
-        return encoded
+        return self._type(dtype, shapes, words)
 
     def constant(self, attributes: dict[str, bytes]) -> bytes:
-        """Encodes the value of a constant, from the attributes of its node; a tensor keeps its shape.
-
-        Raises:
-            google.protobuf.message.DecodeError: The bytes are no such messages.
-        """
+        """Encodes the value of a constant, from the attributes of its node; a tensor keeps its shape."""
         source = tb_pb.AttrValue.FromString(attributes.get("value", b""))
         if source.WhichOneof("value") is None:  # tensorboardX puts what it knows of a node into one text
             return self.value(attributes.get("attr", attributes.get("value", b"")))
@@ -115,7 +88,12 @@ def _sizes(shape: Any) -> list[int]:
 # ---------------------------------------------------------------------------------------------------- types
 
 
-def _encode_type(dtype: Any, shapes: Any, words: Any) -> Any:
+def _encode_type(*messages: bytes) -> bytes:
+    encoded: bytes = _type_from(*map(tb_pb.AttrValue.FromString, messages)).SerializeToString()
+    return encoded
+
+
+def _type_from(dtype: Any, shapes: Any, words: Any) -> Any:
     output_type = ms_pb.TypeProto()
     number = _type_of(dtype.type if dtype.WhichOneof("value") == "type" else 0)
     found = list(shapes.list.shape) if shapes.WhichOneof("value") == "list" else []
@@ -184,6 +162,15 @@ def _read_words(output_type: Any, text: str, shapes: list[Any]) -> bool:
 
 
 # ---------------------------------------------------------------------------------------------------- values
+
+
+def _encode_value(message: bytes) -> bytes:
+    value = ms_pb.ValueProto()
+    _set_value(value, tb_pb.AttrValue.FromString(message))
+    if value.ByteSize() > _MAX_BYTES:
+        value = ms_pb.ValueProto(dtype=_STRING, str_val=_shorter(f"{str(value)[:_MAX_BYTES]} ..."))
+    encoded: bytes = value.SerializeToString()
+    return encoded
 
 
 def _set_value(value: Any, source: Any) -> None:

@@ -7,74 +7,47 @@ graph it is of (`formats.graphs.marks`). Values that were drawn in words stay wo
 
 from __future__ import annotations
 
-import msgspec
-
 from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.formats import wire
+from ms_summary_bridge.formats.graphs.counts import GraphCounts
 from ms_summary_bridge.formats.graphs.errors import read_safely
 from ms_summary_bridge.formats.graphs.marks import Holder
-from ms_summary_bridge.formats.graphs.ms_source import Operator, Part, read_graph
-from ms_summary_bridge.formats.graphs.ms_values import AnfValueEncoder
-from ms_summary_bridge.formats.graphs.tb_source import Node, read_graph_def, split_input
-from ms_summary_bridge.formats.graphs.tb_to_ms import (
-    encode_attribute,
+from ms_summary_bridge.formats.graphs.ms_graph import (
+    Operator,
+    Part,
+    encode_graph,
     encode_input,
     encode_operator,
-    write_graph,
+    read_graph,
 )
+from ms_summary_bridge.formats.graphs.ms_values import AnfValueEncoder
+from ms_summary_bridge.formats.graphs.tb_graph import Node, encode_node, read_graph_def, split_input
 from ms_summary_bridge.formats.graphs.tb_values import ValueEncoder, graphs_in
 from ms_summary_bridge.formats.plugin_data import Origin
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
+from ms_summary_bridge.formats.unique_names import UniqueNames
 
-__all__ = ["RestoredCounts", "restore_graph", "restore_graph_def"]
+__all__ = ["restore_graph", "restore_graph_def"]
 
 _TYPE_ATTRIBUTES = frozenset({"T", "_output_shapes", "output_type", "full_name"})
 
 
-class RestoredCounts(msgspec.Struct):
-    """What a drawing gave back."""
-
-    operators: int = 0
-    parameters: int = 0
-    constants: int = 0
-    outputs: int = 0
-    edges: int = 0
-    subgraphs: int = 0
-    functions: int = 0
-    arguments: int = 0
-    """Of functions."""
-    returns: int = 0
-    """Outputs of functions."""
-
-    def describe(self) -> str:
-        """Returns the counts in words."""
-        text = (
-            f"{self.operators} operators, {self.edges} edges; {self.parameters} parameters, "
-            f"{self.constants} constants, {self.outputs} outputs"
-        )
-        if self.subgraphs:
-            text += f", {self.subgraphs} graphs inside it"
-        if self.functions:
-            text += f"; {self.functions} functions with {self.arguments} arguments and {self.returns} outputs"
-        return text
-
-
-def restore_graph(graph_def: bytes) -> tuple[bytes, RestoredCounts]:
+def restore_graph(graph_def: bytes) -> tuple[bytes, GraphCounts]:
     """Makes a MindSpore `GraphProto` from the `GraphDef` that `convert_graph` drew.
 
     Raises:
-        InvalidValueError: The bytes are no graph, or it is empty.
+        InvalidValueError: The bytes are not a graph, or it is empty.
 
     Loss: values that were drawn in words, and what was cut; the order of control edges among data edges.
     """
     return read_safely(lambda: _restore_graph(graph_def))
 
 
-def _restore_graph(graph_def: bytes) -> tuple[bytes, RestoredCounts]:
+def _restore_graph(graph_def: bytes) -> tuple[bytes, GraphCounts]:
     nodes = read_graph_def(graph_def).nodes
     if not nodes:
         raise InvalidValueError("the graph is empty")
-    counts = RestoredCounts()
+    counts = GraphCounts()
     inner = _InnerGraphs(nodes)
     counts.subgraphs = len(inner.numbers)
     groups: dict[int, list[Node]] = {number: [] for number in (0, *inner.numbers)}
@@ -106,28 +79,21 @@ class _InnerGraphs:
         return filled
 
 
-def _restore_group(nodes: list[Node], inner: _InnerGraphs, counts: RestoredCounts) -> bytes:
+def _restore_group(nodes: list[Node], inner: _InnerGraphs, counts: GraphCounts) -> bytes:
     """Makes one graph of its nodes; those inside it are there already."""
     values = AnfValueEncoder()
     drawn = [node for node in nodes if not _kind_of(node)]
     ids = {node.name: str(number) for number, node in enumerate(drawn, 1)}  # by drawn name
-    taken = set(ids.values())
+    names = UniqueNames(ids.values())
     plain: dict[tuple[str, bytes, int], str] = {}  # constants: name, value and first graph in it to the name given
     parameters: list[bytes] = []
     constants: list[bytes] = []
 
-    def free(name: str) -> str:
-        stem, number = name, 2
-        while name in taken:
-            name, number = f"{stem}_{number}", number + 1
-        taken.add(name)
-        return name
-
     for node in nodes:
         name = (node.origin.tag or "") if node.origin is not None else ""
         if _kind_of(node) == "parameter":
-            ids[node.name] = free(name)
-            message = _named(ids[node.name], _type_of(node, "dtype", values))
+            ids[node.name] = names.take(name)
+            message = wire.entry(ids[node.name], _type_of(node, "dtype", values))
             if "value" in node.attributes:
                 message += wire.length_delimited(b"\x1a", values.value(node.attributes["value"]))
             parameters.append(message)
@@ -136,12 +102,12 @@ def _restore_group(nodes: list[Node], inner: _InnerGraphs, counts: RestoredCount
             holder = next(iter(node.holders), None)
             key = (name, value, holder.first if holder is not None else 0)
             if key not in plain:
-                plain[key] = free(name)
-                constants.append(_named(plain[key], value if holder is None else inner.fill(holder)))
+                plain[key] = names.take(name)
+                constants.append(wire.entry(plain[key], value if holder is None else inner.fill(holder)))
             ids[node.name] = plain[key]
     for node in nodes:
         if _kind_of(node) == "unknown" and node.origin is not None:
-            ids[node.name] = free(node.origin.tag or "")
+            ids[node.name] = names.take(node.origin.tag or "")
     operators: list[bytes] = []
     outputs: list[bytes] = []
     for node in nodes:
@@ -150,22 +116,18 @@ def _restore_group(nodes: list[Node], inner: _InnerGraphs, counts: RestoredCount
             counts.edges += len(node.inputs)
         elif _kind_of(node) == "output":
             source = ids.get(split_input(node.inputs[0])[0], "") if node.inputs else ""
-            outputs.append(_named(source, _type_of(node, "T", values)))
+            outputs.append(wire.entry(source, _type_of(node, "T", values)))
             counts.edges += 1
     counts.operators += len(operators)
     counts.parameters += len(parameters)
     counts.constants += len(constants)
     counts.outputs += len(outputs)
-    return write_graph(False, operators, parameters, outputs, constants)
+    return encode_graph(operators, parameters, outputs, constants)
 
 
 def _kind_of(node: Node) -> str:
     """Returns what a node was if it was no operator."""
     return node.origin.kind if node.origin is not None else ""
-
-
-def _named(name: str, message: bytes) -> bytes:
-    return wire.length_delimited(b"\x0a", name.encode()) + wire.length_delimited(b"\x12", message)
 
 
 def _type_of(node: Node, key: str, values: AnfValueEncoder) -> bytes:
@@ -187,39 +149,38 @@ def _operator(node: Node, ids: dict[str, str], values: AnfValueEncoder, inner: _
         inputs.append(encode_input(ids.get(name, name), is_control))
     held = {holder.key: holder for holder in node.holders}
     attributes = [
-        encode_attribute(key, inner.fill(held[key]) if key in held else values.value(value))
+        wire.entry(key, inner.fill(held[key]) if key in held else values.value(value))
         for key, value in node.attributes.items()
         if key not in _TYPE_ATTRIBUTES and key != "instance_name"
     ]
     type_ = _type_of(node, "T", values)
     out = encode_operator(ids[node.name], node.op, full_name, inputs, attributes, type_)
     if "instance_name" in node.attributes:
-        out += wire.length_delimited(b"\x52", _text_of(node.attributes["instance_name"]).encode())
+        out += wire.text(b"\x52", _text_of(node.attributes["instance_name"]))
     return out
 
 
 def _text_of(attribute: bytes) -> str:
-    found = [attribute[a:b] for key, a, b in wire.fields(attribute, 0, len(attribute)) if key == 0x12]
-    return b"".join(found).decode(errors="replace")
+    return b"".join(wire.all_fields(attribute, 0x12)).decode(errors="replace")
 
 
-def restore_graph_def(graph: bytes) -> tuple[bytes, RestoredCounts]:
+def restore_graph_def(graph: bytes) -> tuple[bytes, GraphCounts]:
     """Makes a TensorFlow `GraphDef` from the `GraphProto` that `convert_graph_def` made.
 
     Raises:
-        InvalidValueError: The bytes are no graph, or it is empty.
+        InvalidValueError: The bytes are not a graph, or it is empty.
 
     Loss: values that were drawn in words, and what was cut; the order of nodes.
     """
     return read_safely(lambda: _restore_graph_def(graph))
 
 
-def _restore_graph_def(graph: bytes) -> tuple[bytes, RestoredCounts]:
+def _restore_graph_def(graph: bytes) -> tuple[bytes, GraphCounts]:
     source = read_graph(graph)
     values = ValueEncoder()
     rest = tb_pb.GraphDef.FromString(source.library)
     functions = rest.library.function
-    counts = RestoredCounts(functions=len(functions))
+    counts = GraphCounts(functions=len(functions))
     counts.arguments = sum(len(each.signature.input_arg) for each in functions)
     counts.returns = sum(len(each.ret) + len(each.control_ret) for each in functions)
     names: dict[str, str] = {}  # by id
@@ -236,7 +197,7 @@ def _restore_graph_def(graph: bytes) -> tuple[bytes, RestoredCounts]:
         name, op = _origin_of(parameter.origin, parameter.name, "Placeholder")
         names[parameter.name] = name
         encoded = values.type(parameter.type)
-        node = _node(name, op, [], {"dtype": encoded.type, "_output_shapes": encoded.shapes})
+        node = encode_node(name, op, [], {"dtype": encoded.type, "_output_shapes": encoded.shapes})
         counts.parameters += put(parameter, node)
     for constant in source.constants:
         name, op = _origin_of(constant.origin, constant.name, "Const")
@@ -244,7 +205,7 @@ def _restore_graph_def(graph: bytes) -> tuple[bytes, RestoredCounts]:
         value = values.value(constant.value)
         shapes = value.shapes if constant.shapes is None else constant.shapes or None
         attributes = {"value": value.value, "dtype": value.type, "_output_shapes": shapes}
-        counts.constants += put(constant, _node(name, op, [], attributes))
+        counts.constants += put(constant, encode_node(name, op, [], attributes))
     for operator in source.operators:
         names[operator.name] = _origin_of(operator.origin, operator.full_name, "")[0]
     for operator in source.operators:
@@ -267,15 +228,14 @@ def _origin_of(origin: Origin | None, name: str, op: str) -> tuple[str, str]:
 
 def _graph_def_node(operator: Operator, names: dict[str, str], values: ValueEncoder) -> bytes:
     inputs = []
-    for number, (key, is_control) in enumerate(operator.inputs):
-        origin = operator.input_origins.get(number, "")
+    for (key, is_control), origin in zip(operator.inputs, operator.input_origins, strict=True):
         inputs.append(("^" if is_control else "") + names.get(key, "") + origin)  # which is all of a name nothing has
     inputs.sort(key=lambda text: text.startswith("^"))  # TensorFlow's order
     attributes: dict[str, bytes | None] = {key: values.value(value).value for key, value in operator.attributes}
     for key in operator.called:
         attributes[key] = _function_name(attributes[key] or b"")
     attributes["_output_shapes"] = values.type(operator.output_type).shapes
-    return _node(names[operator.name], _origin_of(operator.origin, "", operator.op_type)[1], inputs, attributes)
+    return encode_node(names[operator.name], _origin_of(operator.origin, "", operator.op_type)[1], inputs, attributes)
 
 
 def _function_name(words: bytes) -> bytes:
@@ -283,14 +243,4 @@ def _function_name(words: bytes) -> bytes:
     before, mark, name = _text_of(words).partition("function ")
     if before or not mark or name.endswith(" ..."):
         return words
-    return wire.length_delimited(b"\x52", wire.length_delimited(b"\x0a", name.encode()))
-
-
-def _node(name: str, op: str, inputs: list[str], attributes: dict[str, bytes | None]) -> bytes:
-    out = [wire.length_delimited(b"\x0a", name.encode()), wire.length_delimited(b"\x12", op.encode())]
-    out += [wire.length_delimited(b"\x1a", each.encode()) for each in inputs]
-    for key, value in sorted(attributes.items()):
-        if value is not None:
-            entry = wire.length_delimited(b"\x0a", key.encode()) + wire.length_delimited(b"\x12", value)
-            out.append(wire.length_delimited(b"\x2a", entry))
-    return b"".join(out)
+    return wire.length_delimited(b"\x52", wire.text(b"\x0a", name))

@@ -6,7 +6,7 @@ mapStrictHierarchy, build; `hierarchy.ts` addNodes):
 
 * `/` divides scopes, a leading `^` makes a control edge, and `:<digits>` at the end of an input is the output's index,
   so neither of the two may be part of a name.
-* A name that is also a scope is no fault: it is drawn as `scope/(name)`.
+* A name that is also a scope is not a fault: it is drawn as `scope/(name)`.
 * Nodes are kept as properties of a JavaScript object, and looked up with `in`, so a node that is called `constructor`
   stops the drawing. `__root__` and what begins with `__function_library__` have a meaning of their own.
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["NodeNames", "common_scope", "legal_name", "scope_of"]
+__all__ = ["common_scope", "legal_name", "scope_of"]
 
 _ILLEGAL: Final = re.compile(r"[^\w.\-/]")  # letters of any script stay: TensorBoard draws them
 _SLASHES: Final = re.compile(r"/{2,}")
@@ -50,22 +50,3 @@ def common_scope(one: str, other: str) -> str:
             break
         common.append(a)
     return "/".join(common)
-
-
-class NodeNames:
-    """Gives every node of one drawing a name of its own; the same wishes in the same order get the same names."""
-
-    def __init__(self) -> None:
-        self._taken: set[str] = set()
-        self._next: dict[str, int] = {}
-
-    def take(self, wish: str) -> str:
-        """Returns the wish made legal, with `_2`, `_3`, ... behind it where that is taken."""
-        name = stem = legal_name(wish)
-        if name in self._taken:
-            number = self._next.get(stem, 2)
-            while (name := f"{stem}_{number}") in self._taken:
-                number += 1
-            self._next[stem] = number + 1
-        self._taken.add(name)
-        return name

@@ -11,34 +11,28 @@ Source: `proto/tensorboard/graph.proto` and `proto/mindspore/graph.proto`; what 
 * Several edges from one node to another are drawn as one. An edge from a name that nothing has is passed over.
 * Graphs inside a graph are not drawn, so the functions of the library are put beside it, each in a scope of its own
   (see `formats.graphs.marks`).
-* Fields it does not know are passed over, so that each part says what it was (see `formats.graphs.ms_source`).
+* Fields it does not know are passed over, so that each part says what it was (see `formats.graphs.ms_graph`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.formats import wire
+from ms_summary_bridge.formats.graphs.counts import GraphCounts
 from ms_summary_bridge.formats.graphs.errors import read_safely
-from ms_summary_bridge.formats.graphs.marks import encode_library, encode_member, encode_shapes
+from ms_summary_bridge.formats.graphs.marks import LIBRARY, SHAPES, encode_mark, encode_member
+from ms_summary_bridge.formats.graphs.ms_graph import FUNCTION, encode_graph, encode_input, encode_operator
 from ms_summary_bridge.formats.graphs.ms_names import AnfNames, drawable_name
-from ms_summary_bridge.formats.graphs.ms_source import FUNCTION
 from ms_summary_bridge.formats.graphs.ms_values import AnfValueEncoder
-from ms_summary_bridge.formats.graphs.tb_source import Function, GraphDef, Node, read_graph_def, split_input
+from ms_summary_bridge.formats.graphs.tb_graph import Function, GraphDef, Node, read_graph_def, split_input
 from ms_summary_bridge.formats.plugin_data import Origin, encode_origin
+from ms_summary_bridge.formats.unique_names import UniqueNames
 
-__all__ = [
-    "AnfCounts",
-    "convert_graph_def",
-    "encode_attribute",
-    "encode_input",
-    "encode_operator",
-    "write_graph",
-]
+__all__ = ["convert_graph_def"]
 
 _CONSTANTS: Final = {"Const", "prim::Constant", "Constant"}
 _PARAMETERS: Final = {
@@ -52,63 +46,14 @@ _RESERVED: Final = {"Const", "Parameter"}  # operators that MindInsight would ta
 _TYPE_ATTRIBUTES: Final = ("dtype", "DstT", "output_type", "out_type", "Tout", "T")  # the first that there is
 
 
-class AnfCounts(msgspec.Struct):
-    """What a graph held and how it is drawn.
-
-    `nodes + arguments + returns` of the source are the `operators + parameters + constants` of the result, and every
-    edge of the source is an input in the result.
-    """
-
-    nodes: int = 0
-    """Functions' included."""
-    arguments: int = 0
-    """Of functions."""
-    returns: int = 0
-    """Outputs of functions."""
-    functions: int = 0
-    edges: int = 0
-    """Inputs of nodes, and outputs of functions."""
-    control_edges: int = 0
-    """Those of the edges that are an order of execution only."""
-    dangling_edges: int = 0
-    """Edges from a name that nothing has; MindInsight passes them over."""
-    merged_edges: int = 0
-    """Edges between two nodes that another edge joins already; MindInsight draws one."""
-    operators: int = 0
-    parameters: int = 0
-    constants: int = 0
-    ambiguous: int = 0
-    """Nodes with a name that another one of their graph or function has; edges go to the first."""
-    renamed: int = 0
-    """Operators that are not drawn under their name, because it is taken, a scope, or not legal."""
-
-    def describe(self) -> str:
-        """Returns the counts in words; of what may go wrong only what did."""
-        text = f"{self.nodes} nodes, {self.edges} edges"
-        if self.control_edges:
-            text += f", {self.control_edges} of them control edges"
-        if self.dangling_edges:
-            text += f", {self.dangling_edges} of them from names that nothing has"
-        if self.merged_edges:
-            text += f", {self.merged_edges} of them shown as one with another"
-        if self.ambiguous:
-            text += f", {self.ambiguous} names are taken twice"
-        if self.functions:
-            text += f"; {self.functions} functions with {self.arguments} arguments and {self.returns} outputs"
-        return f"{text}; {self.operators} operators, {self.parameters} parameters, {self.constants} constants drawn"
-
-
-def convert_graph_def(graph_def: bytes) -> tuple[bytes, AnfCounts]:
+def convert_graph_def(graph_def: bytes) -> tuple[bytes, GraphCounts]:
     """Converts a TensorFlow `GraphDef`.
-
-    Args:
-        graph_def: Its bytes.
 
     Returns:
         The bytes of a MindSpore `GraphProto`, the same for the same input, and what was drawn.
 
     Raises:
-        InvalidValueError: The bytes are no graph, a text in it is not UTF-8, or it is empty.
+        InvalidValueError: The bytes are not a graph, a text in it is not UTF-8, or it is empty.
 
     Loss: elements of long values; which output an edge takes is kept, but MindInsight does not show it.
     """
@@ -135,7 +80,7 @@ class _Drawing:
     """One ANF graph in the making: first all nodes get their names, then they are written."""
 
     def __init__(self, source: GraphDef) -> None:
-        self.counts = AnfCounts(functions=len(source.functions))
+        self.counts = GraphCounts(functions=len(source.functions))
         self._values = AnfValueEncoder()
         self._attributes: dict[tuple[str, bytes], bytes] = {}  # few are distinct
         self._nodes: list[_Drawn] = []
@@ -146,14 +91,10 @@ class _Drawing:
         self._library = source.library
         self._add_group([(node, False) for node in source.nodes], "")
         self.counts.nodes = len(source.nodes)
-        scopes = {node.name.partition("/")[0] for node in source.nodes}
+        scopes = UniqueNames(node.name.partition("/")[0] for node in source.nodes)
         for function in source.functions:
             self.counts.nodes += len(function.nodes)
-            scope = stem = drawable_name(function.name or "function").replace("/", ".")
-            number = 2
-            while scope in scopes:
-                scope, number = f"{stem}_{number}", number + 1
-            scopes.add(scope)
+            scope = scopes.take(drawable_name(function.name or "function").replace("/", "."))
             self._add_group(self._nodes_of(function), scope)
 
     def _nodes_of(self, function: Function) -> list[tuple[Node, bool]]:
@@ -176,7 +117,7 @@ class _Drawing:
             self._nodes.append(drawn)
             self.counts.ambiguous += found.setdefault(node.name, drawn) is not drawn
 
-    def draw(self) -> tuple[bytes, AnfCounts]:
+    def draw(self) -> tuple[bytes, GraphCounts]:
         if not self._nodes:
             raise InvalidValueError("the graph is empty")
         for drawn in self._nodes:
@@ -197,8 +138,10 @@ class _Drawing:
         constants = [self._constant(drawn) for drawn in plain if drawn.node.op in _CONSTANTS]
         counts = self.counts
         counts.operators, counts.parameters, counts.constants = len(operators), len(parameters), len(constants)
-        graph = write_graph(True, map(self._operator, operators), parameters, [], constants)
-        return graph + encode_library(self._library), counts
+        mark = encode_origin(Origin(derived=True, kind="graph"))
+        graph = encode_graph(map(self._operator, operators), parameters, [], constants)
+        library = encode_mark(LIBRARY, self._library) if self._library else b""
+        return mark + graph + library, counts
 
     def _is_plain(self, drawn: _Drawn) -> bool:
         """Whether a node becomes a parameter or a constant."""
@@ -208,14 +151,12 @@ class _Drawing:
     # ------------------------------------------------------------------------------------------------ nodes
 
     def _parameter(self, drawn: _Drawn) -> bytes:
-        out = wire.length_delimited(b"\x0a", drawn.id.encode())
-        out += wire.length_delimited(b"\x12", self._type(drawn.node.attributes))
+        out = wire.entry(drawn.id, self._type(drawn.node.attributes))
         return out + _marks(drawn, Origin(drawn.node.name, kind=drawn.node.op))
 
     def _constant(self, drawn: _Drawn) -> bytes:
-        out = wire.length_delimited(b"\x0a", drawn.id.encode())
-        out += wire.length_delimited(b"\x12", self._values.constant(drawn.node.attributes))
-        out += encode_shapes(drawn.node.attributes.get("_output_shapes", b""))
+        out = wire.entry(drawn.id, self._values.constant(drawn.node.attributes))
+        out += encode_mark(SHAPES, drawn.node.attributes.get("_output_shapes", b""))
         return out + _marks(drawn, Origin(drawn.node.name, kind=drawn.node.op))
 
     def _operator(self, drawn: _Drawn) -> bytes:
@@ -228,7 +169,7 @@ class _Drawing:
         origin = Origin(node.name if is_renamed else None, kind=node.op if is_other else "")
         fields = [self._attribute(entry) for entry in sorted(attributes.items())]
         if node.device:
-            fields.append(self._attribute(("device", _text_attribute(node.device))))
+            fields.append(self._attribute(("device", wire.text(b"\x12", node.device))))
         return encode_operator(
             drawn.id, op, drawn.full_name, self._inputs(drawn), fields, self._type(node.attributes)
         ) + _marks(drawn, origin)
@@ -236,7 +177,7 @@ class _Drawing:
     def _attribute(self, entry: tuple[str, bytes]) -> bytes:
         encoded = self._attributes.get(entry)
         if encoded is None:
-            encoded = encode_attribute(entry[0], self._values.value(entry[1]))
+            encoded = wire.entry(entry[0], self._values.value(entry[1]))
             if entry[1].startswith(_FUNCTION_NAME):  # drawn in words
                 encoded += encode_origin(Origin(kind=FUNCTION))
             self._attributes[entry] = encoded
@@ -282,47 +223,3 @@ def _is_data(text: str) -> bool:
 
 def _type_attribute(number: int) -> dict[str, bytes]:
     return {"dtype": b"\x30" + wire.varint(number)} if number else {}
-
-
-def _text_attribute(text: str) -> bytes:
-    return wire.length_delimited(b"\x12", text.encode())
-
-
-# ------------------------------------------------------------------------------------------------------- messages
-
-
-def encode_input(name: str, is_control: bool, origin: str = "") -> bytes:
-    """Encodes an `InputProto`; `origin` is what stood behind the name, or all of a name that nothing has."""
-    out = wire.length_delimited(b"\x0a", name.encode()) + (b"\x10\x01" if is_control else b"\x10\x00")
-    return out + encode_origin(Origin(origin)) if origin else out
-
-
-def encode_attribute(key: str, value: bytes) -> bytes:
-    """Encodes an `AttributeProto`."""
-    return wire.length_delimited(b"\x0a", key.encode()) + wire.length_delimited(b"\x12", value)
-
-
-def encode_operator(
-    name: str, op_type: str, full_name: str, inputs: list[bytes], attributes: list[bytes], type_: bytes
-) -> bytes:
-    """Encodes a `NodeProto`; its scope is that of its full name, as MindInsight needs it."""
-    out = [wire.length_delimited(b"\x0a", each) for each in inputs]
-    out.append(wire.length_delimited(b"\x12", name.encode()))
-    out.append(wire.length_delimited(b"\x1a", op_type.encode()))
-    out.append(wire.length_delimited(b"\x22", full_name.rpartition("/")[0].encode()))
-    out += [wire.length_delimited(b"\x2a", each) for each in attributes]
-    if type_:
-        out.append(wire.length_delimited(b"\x32", type_))
-    out.append(wire.length_delimited(b"\x42", full_name.encode()))
-    return b"".join(out)
-
-
-def write_graph(
-    is_derived: bool, operators: Iterable[bytes], parameters: Iterable[bytes], outputs: Iterable[bytes],
-    constants: Iterable[bytes],
-) -> bytes:  # fmt: skip
-    """Encodes a `GraphProto` of encoded parts; `is_derived` marks it as made from another format's graph."""
-    out = [encode_origin(Origin(derived=True, kind="graph"))] if is_derived else []
-    for key, parts in ((b"\x0a", operators), (b"\x1a", parameters), (b"\x22", outputs), (b"\x2a", constants)):
-        out += [wire.length_delimited(key, part) for part in parts]
-    return b"".join(out)

@@ -16,13 +16,15 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
+import functools
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
+from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 
 __all__ = ["TENSORFLOW_TYPES", "EncodedType", "EncodedValue", "ValueEncoder", "graphs_in", "to_bytes"]
@@ -55,16 +57,21 @@ _MAX_INT64: Final = (1 << 63) - 1
 
 
 class EncodedType(msgspec.Struct, frozen=True):
-    """A `TypeProto` as attributes, each an encoded `AttrValue`."""
+    """A `TypeProto` as attributes, each an encoded `AttrValue` or None."""
 
     type: bytes | None
-    """Type of the elements of a tensor, or of a number; None for anything else."""
+    """Type of the elements of a tensor, or of a number."""
     shapes: bytes | None
     """Shapes of the outputs."""
     text: bytes | None
-    """The type in words, where it is no tensor."""
+    """The type in words, for anything but a tensor."""
     elements: int
-    """Outputs of a sequence; 0 for what is no sequence."""
+    """Outputs of a sequence; 0 for anything else."""
+
+    def attributes(self, key: str) -> dict[str, bytes]:
+        """Returns the attributes of a node whose type is called `key`."""
+        attributes = {key: self.type, "_output_shapes": self.shapes, "output_type": self.text}
+        return {name: value for name, value in attributes.items() if value is not None}
 
 
 class EncodedValue(msgspec.Struct, frozen=True):
@@ -84,41 +91,24 @@ class EncodedValue(msgspec.Struct, frozen=True):
 
 
 class ValueEncoder:
-    """Encodes types and values, each distinct one once."""
+    """Encodes types and values, each distinct one once; raises what protobuf does (`protos.PARSE_ERRORS`)."""
 
     def __init__(self) -> None:
-        self._types: dict[bytes, EncodedType] = {}
-        self._values: dict[bytes, EncodedValue] = {}
-
-    def type(self, message: bytes) -> EncodedType:
-        """Encodes a `TypeProto`.
-
-        Raises:
-            google.protobuf.message.DecodeError: The bytes are no such message.
-            UnicodeDecodeError: A text in it is not UTF-8.
-        """
-        encoded = self._types.get(message)
-        if encoded is None:
-            encoded = self._types[message] = _encode_type(ms_pb.TypeProto.FromString(message))
-        return encoded
-
-    def value(self, message: bytes) -> EncodedValue:
-        """Encodes a `ValueProto`; raises as `type` does."""
-        encoded = self._values.get(message)
-        if encoded is None:
-            encoded = self._values[message] = _encode_value(ms_pb.ValueProto.FromString(message))
-        return encoded
+        self.type: Callable[[bytes], EncodedType] = functools.cache(_encode_type)
+        """Encodes a `TypeProto`."""
+        self.value: Callable[[bytes], EncodedValue] = functools.cache(_encode_value)
+        """Encodes a `ValueProto`."""
 
 
 def _type_attr(number: int) -> bytes | None:
-    encoded: bytes = tb_pb.AttrValue(type=number).SerializeToString()
-    return encoded if number else None
+    return b"\x30" + wire.varint(number) if number else None
 
 
 # ---------------------------------------------------------------------------------------------------- types
 
 
-def _encode_type(output_type: Any) -> EncodedType:
+def _encode_type(message: bytes) -> EncodedType:
+    output_type = ms_pb.TypeProto.FromString(message)
     shapes = tb_pb.AttrValue()
     elements = _elements_of(output_type)
     if elements is not None:
@@ -127,27 +117,26 @@ def _encode_type(output_type: Any) -> EncodedType:
             _set_shape(shapes.list.shape.add(), element, True)
         while shapes.ByteSize() > _MAX_BYTES:
             del shapes.list.shape[-1]
-        return EncodedType(None, shapes.SerializeToString(), _text_attr(_type_text(output_type)), len(elements))
+        return EncodedType(None, shapes.SerializeToString(), _text_attr(output_type), len(elements))
     number = _tensorflow_type(output_type)
     if number:
         _set_shape(shapes.list.shape.add(), output_type, False)
         # A number is told from a tensor without dimensions by words.
-        text = None if output_type.HasField("tensor_type") else _text_attr(_type_text(output_type))
+        text = None if output_type.HasField("tensor_type") else _text_attr(output_type)
         return EncodedType(_type_attr(number), shapes.SerializeToString(), text, 0)
-    text = _text_attr(_type_text(output_type)) if output_type.data_type else None
+    text = _text_attr(output_type) if output_type.data_type else None
     if output_type.HasField("tensor_type") and output_type.tensor_type.HasField("shape"):
         _set_shape(shapes.list.shape.add(), output_type, False)
         return EncodedType(None, shapes.SerializeToString(), text, 0)
     return EncodedType(None, None, text, 0)
 
 
-def _text_attr(text: str) -> bytes:
-    encoded: bytes = tb_pb.AttrValue(s=to_bytes(text)).SerializeToString()
-    return encoded
+def _text_attr(output_type: Any) -> bytes:
+    return wire.length_delimited(b"\x12", to_bytes(_type_text(output_type)))
 
 
 def _elements_of(output_type: Any) -> Any:
-    """Returns the types of a sequence's elements; None for what is no sequence."""
+    """Returns the types of a sequence's elements; None for anything else."""
     return output_type.sequence_type.elem_types if output_type.HasField("sequence_type") else None
 
 
@@ -197,7 +186,8 @@ def _type_name(number: int) -> str:
 # ---------------------------------------------------------------------------------------------------- values
 
 
-def _encode_value(value: Any) -> EncodedValue:
+def _encode_value(message: bytes) -> EncodedValue:
+    value = ms_pb.ValueProto.FromString(message)
     attr = tb_pb.AttrValue()
     _set_value(attr, value)
     graphs = tuple(graph.SerializeToString() for graph in graphs_in(value))
@@ -207,14 +197,11 @@ def _encode_value(value: Any) -> EncodedValue:
         number, sizes = value.dtype, []
     shapes: bytes | None = None
     if number in TENSORFLOW_TYPES:
-        shape = tb_pb.TensorShapeProto()
-        for size in sizes:
-            shape.dim.add(size=max(size, -1))
-        shapes = tb_pb.AttrValue(list=tb_pb.AttrValue.ListValue(shape=[shape])).SerializeToString()
+        shape = {"dim": [{"size": max(size, -1)} for size in sizes]}
+        shapes = tb_pb.AttrValue(list={"shape": [shape]}).SerializeToString()
     type_ = _type_attr(TENSORFLOW_TYPES.get(number, 0))
-    return EncodedValue(
-        attr.SerializeToString(), type_, shapes, value.int_val, graphs, _outline(value) if graphs else b""
-    )
+    index = value.int_val
+    return EncodedValue(attr.SerializeToString(), type_, shapes, index, graphs, _outline(value) if graphs else b"")
 
 
 def _outline(value: Any) -> bytes:
@@ -252,7 +239,7 @@ _LISTS: Final = {"bool_vals": "b", "int_vals": "i", "float_vals": "f"}
 
 
 def _fits_float32(number: float) -> bool:
-    """Whether a float64 reads the same when TensorFlow's float32 attribute holds it."""
+    """Whether a float64 reads the same in a float32."""
     with np.errstate(over="ignore"):
         narrow = np.float32(number)
     return number != number or float(narrow) == number or str(narrow) == repr(number)
@@ -289,7 +276,9 @@ def _pieces(value: Any) -> Iterator[str]:
         if field.name == "values":
             yield from _joined("[" if value.dtype == 32 else "(", content, "]" if value.dtype == 32 else ")", _pieces)
         elif field.name == "dict_val":
-            yield from _joined("{", content, "}", _entry_pieces)
+            yield from _joined(
+                "{", content, "}", lambda entry: chain((f"{_shorter(entry.key)}: ",), _pieces(entry.value))
+            )
         elif field.name in _TEXTS:
             yield _TEXTS[field.name](content)
         else:  # the list of one type is called like the type, with an s
@@ -297,11 +286,6 @@ def _pieces(value: Any) -> Iterator[str]:
             yield from _joined("[", content, "]", lambda item, one=one: iter((one(item),)))
     if is_empty:
         yield _EMPTY.get(value.dtype) or f"({_type_name(value.dtype)})"
-
-
-def _entry_pieces(entry: Any) -> Iterator[str]:
-    yield f"{_shorter(entry.key)}: "
-    yield from _pieces(entry.value)
 
 
 def _joined(before: str, items: Any, after: str, pieces: Any) -> Iterator[str]:
@@ -324,10 +308,6 @@ def _tensor_text(tensor: Any) -> str:
             items = ", ".join(text(item) for item in islice(data, 8))
             return f"{_type_name(tensor.data_type)}{shape} = {items}{', ...' if len(data) > 8 else ''}"
     return f"{_type_name(tensor.data_type)}{shape}"
-
-
-def _graph_text(graph: Any) -> str:
-    return f"graph {_shorter(graph.name)} of {len(graph.node)} operators"
 
 
 def _float_text(number: float) -> str:
@@ -353,7 +333,7 @@ _TEXTS: Final[dict[str, Any]] = {
     "str_val": _shorter,
     "tensor_val": _tensor_text,
     "type_val": _type_text,
-    "graph": _graph_text,
+    "graph": lambda graph: f"graph {_shorter(graph.name)} of {len(graph.node)} operators",
 }
 """Field of a `ValueProto` to its text; the lists `bool_vals`, ... `graphs` hold the same."""
 

@@ -7,29 +7,29 @@ its code: a training that does not move has axes whose coordinates are all equal
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 
 from ms_summary_bridge.errors import EventDecodeError, InvalidValueError
 from ms_summary_bridge.formats import wire
-from ms_summary_bridge.formats.landscapes.contour import draw_contour
+from ms_summary_bridge.formats._tensorboard_values import image_value
+from ms_summary_bridge.formats.landscapes.contour import SIZE, draw_contour
 from ms_summary_bridge.formats.landscapes.grid import Array, LossGrid
+from ms_summary_bridge.formats.landscapes.mesh import encode_mesh
 from ms_summary_bridge.formats.landscapes.surface import Mesh, make_surface
+from ms_summary_bridge.formats.plugin_data import Origin
+from ms_summary_bridge.formats.tag_names import TagNames
 from ms_summary_bridge.formats.tensor import decode_mindspore_tensor
+from ms_summary_bridge.values import Image, Opaque
 
-__all__ = ["decode_landscape", "draw_landscape"]
+__all__ = ["decode_landscape", "draw_landscape", "encode_landscape"]
 
 _LANDSCAPE: Final = 0x52  # field of a summary value
 
 
 def draw_landscape(message: bytes, tag: str) -> tuple[Mesh, bytes]:
-    """Returns the surface and a PNG for one value of a MindSpore summary.
-
-    Args:
-        message: The value's bytes.
-        tag: Stands over the image.
+    """Returns the surface and a PNG, titled with the tag, for one value of a MindSpore summary.
 
     Raises:
         InvalidValueError: It holds no landscape that can be drawn.
@@ -38,12 +38,17 @@ def draw_landscape(message: bytes, tag: str) -> tuple[Mesh, bytes]:
     return make_surface(grid), draw_contour(grid, tag)
 
 
-def decode_landscape(message: bytes) -> LossGrid:
-    """Reads one value of a MindSpore summary into what can be drawn: ascending axes, two points along each at least.
+def encode_landscape(value: Opaque, tag: str, names: TagNames) -> list[bytes]:
+    """Returns the values that show a landscape in TensorBoard, a mesh in three parts and an image; raises likewise."""
+    mesh, picture = draw_landscape(value.payload, tag)
+    origin = Origin(tag, derived=True, kind=value.kind)
+    image = Image(SIZE[1], SIZE[0], 3, (picture,))
+    parts = encode_mesh(mesh, tag, lambda part: names.name(part, "mesh"), origin)
+    return [*parts, image_value(names.name(tag, "image", "contour"), image, picture, origin)]
 
-    Raises:
-        InvalidValueError: It holds no landscape, or none that can be drawn.
-    """
+
+def decode_landscape(message: bytes) -> LossGrid:
+    """Reads a landscape into what can be drawn: ascending axes, two points along each at least; raises likewise."""
     try:
         return _decode(message)
     except EventDecodeError as error:
@@ -51,48 +56,32 @@ def decode_landscape(message: bytes) -> LossGrid:
 
 
 def _decode(message: bytes) -> LossGrid:
-    x = y = z = np.empty(0)
-    path: tuple[Array, Array, Array] | None = None
-    end: tuple[Array, Array, Array] | None = None
-    intervals: list[int] = []
-    texts = {0x0A: "", 0x12: ""}
-    for key, a, b in _inside(message, _LANDSCAPE):
-        if key == 0x0A:
-            x, y, z = _decode_point(message, a, b)
-        elif key == 0x12:
-            for inner, c, d in wire.fields(message, a, b):
-                if inner == 0x12:
-                    path = _decode_point(message, c, d)
-                else:
-                    intervals += _integers(message, inner, c, d)
-        elif key == 0x1A:
-            for inner, c, d in wire.fields(message, a, b):
-                if inner in texts:
-                    texts[inner] = message[c:d].decode("utf-8", "replace")
-        elif key == 0x22:
-            end = _decode_point(message, a, b)
+    landscape = b"".join(wire.all_fields(message, _LANDSCAPE))
+    found = wire.last_fields(landscape)
+    walked = b"".join(wire.all_fields(landscape, 0x12))
+    metadata = wire.last_fields(b"".join(wire.all_fields(landscape, 0x1A)))
+    decomposition, unit = (metadata.get(key, b"").decode("utf-8", "replace") for key in (0x0A, 0x12))
+    x, y, z = _decode_point(found.get(0x0A, b""))
+    path = wire.last_fields(walked).get(0x12)
+    intervals = [number for key, a, b in wire.fields(walked, 0, len(walked)) for number in _integers(walked, key, a, b)]
+    end = found.get(0x22)
     if z.ndim != 2 or not z.size or z.shape != (y.size, x.size):
         raise InvalidValueError(f"losses of shape {list(z.shape)} do not fill axes of {x.size} and {y.size} points")
     if not np.isfinite(z).any():
         raise InvalidValueError("no loss of the landscape is finite")
     x, z, x_is_index = _ascending(x, z)
     y, z, y_is_index = _ascending(y, z.T)
-    grid = LossGrid(x, y, z.T, decomposition=texts[0x0A], unit=texts[0x12])
+    grid = LossGrid(x, y, z.T, decomposition=decomposition, unit=unit)
     if x_is_index or y_is_index:  # coordinates of a point mean nothing then
         grid.is_numbered = True
         return grid
     if path is not None:
-        names = intervals if len(intervals) == path[0].size else list(range(1, path[0].size + 1))
-        grid.set_path(*path, names)
+        points = _decode_point(path)
+        names = intervals if len(intervals) == points[0].size else list(range(1, points[0].size + 1))
+        grid.set_path(*points, names)
     if end is not None:
-        grid.set_end(*end)
+        grid.set_end(*_decode_point(end))
     return grid
-
-
-def _inside(message: bytes, field: int) -> Iterator[tuple[int, int, int]]:
-    for key, a, b in wire.fields(message, 0, len(message)):
-        if key == field:
-            yield from wire.fields(message, a, b)
 
 
 def _integers(message: bytes, key: int, a: int, b: int) -> list[int]:
@@ -106,15 +95,17 @@ def _integers(message: bytes, key: int, a: int, b: int) -> list[int]:
     return numbers
 
 
-def _decode_point(message: bytes, start: int, end: int) -> tuple[Array, Array, Array]:
+def _decode_point(message: bytes) -> tuple[Array, Array, Array]:
     """Returns x and y as vectors, z in its shape."""
-    found = {0x0A: np.empty(0), 0x12: np.empty(0), 0x1A: np.empty(0)}
-    for key, a, b in wire.fields(message, start, end):
-        if key in found:
-            array = decode_mindspore_tensor(message, a, b)[0].array
-            with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
-                found[key] = array.astype(np.float64)
-    return found[0x0A].ravel(), found[0x12].ravel(), found[0x1A]
+    found = wire.last_fields(message)
+    x, y, z = (_decode_array(found[key]) if key in found else np.empty(0) for key in (0x0A, 0x12, 0x1A))
+    return x.ravel(), y.ravel(), z
+
+
+def _decode_array(message: bytes) -> Array:
+    array = decode_mindspore_tensor(message, 0, len(message))[0].array
+    with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
+        return array.astype(np.float64)
 
 
 def _ascending(axis: Array, z: Array) -> tuple[Array, Array, bool]:

@@ -39,26 +39,15 @@ _SCENE: Final = json.dumps(
 
 
 def encode_mesh(mesh: Mesh, name: str, tag_of: Callable[[str], str], origin: Origin) -> list[bytes]:
-    """Encodes the parts of one mesh.
-
-    Args:
-        mesh: What is drawn.
-        name: Stands over it.
-        tag_of: Returns the tag for a part whose name is `<name>_VERTEX`, `_FACE` or `_COLOR`.
-        origin: Where the mesh came from.
-    """
+    """Encodes the parts of one mesh; `tag_of` gives their tags, from `<name>_VERTEX`, `_FACE` and `_COLOR`."""
     arrays: tuple[npt.NDArray[Any], ...] = (mesh.vertices, mesh.faces, mesh.colours)
-    return [
-        _encode_part(name, tag_of(f"{name}_{part}"), number, array.reshape(1, -1, 3), data_type, origin)
-        for (number, part, data_type), array in zip(_PARTS, arrays, strict=True)
-    ]
-
-
-def _encode_part(name: str, tag: str, number: int, array: npt.NDArray[Any], data_type: int, origin: Origin) -> bytes:
-    content = wire.length_delimited(b"\x12", name.encode()) + b"\x18" + wire.varint(number)
-    content += wire.length_delimited(b"\x2a", _SCENE.encode())
-    content += wire.length_delimited(b"\x32", b"".join(map(wire.varint, array.shape)))
-    content += b"\x38" + wire.varint(_COMPONENTS)
-    tensor = wire.length_delimited(b"\x42", encode_tensorboard_tensor(array, data_type))
-    metadata = encode_metadata("mesh", DATA_CLASS_TENSOR, origin, content)
-    return wire.length_delimited(b"\x0a", tag.encode()) + tensor + metadata
+    parts = []
+    for (number, part, data_type), array in zip(_PARTS, arrays, strict=True):
+        points = array.reshape(1, -1, 3)
+        content = wire.text(b"\x12", name) + b"\x18" + wire.varint(number) + wire.text(b"\x2a", _SCENE)
+        content += wire.length_delimited(b"\x32", b"".join(map(wire.varint, points.shape)))
+        content += b"\x38" + wire.varint(_COMPONENTS)
+        tensor = wire.length_delimited(b"\x42", encode_tensorboard_tensor(points, data_type))
+        metadata = encode_metadata("mesh", DATA_CLASS_TENSOR, origin, content)
+        parts.append(wire.text(b"\x0a", tag_of(f"{name}_{part}")) + tensor + metadata)
+    return parts

@@ -107,7 +107,9 @@ def make_surface(grid: LossGrid) -> Mesh:
     rows, columns = thin(len(grid.y), _MAX_SIDE), thin(len(grid.x), _MAX_SIDE)
     x, y = np.meshgrid(grid.x[columns], grid.y[rows])
     shown = fractions[np.ix_(rows, columns)]
-    builder.add(_place(grid, x, y, np.nan_to_num(shown)).reshape(-1, 3), _cells(shown), _paint(shown))
+    builder.add(
+        _place(grid, x, y, np.nan_to_num(shown)).reshape(-1, 3), _cells(shown), colours_of(shown).reshape(-1, 3)
+    )
     corners = np.array([[0, 0], [-1, 0], [-1, -1], [0, -1], [0, 0]])
     for one, other in itertools.pairwise(corners):
         edge = np.array([one, other])
@@ -143,10 +145,6 @@ def _cells(fractions: Array) -> npt.NDArray[np.int64]:
     a, b, c, d = number[:-1, :-1], number[:-1, 1:], number[1:, :-1], number[1:, 1:]
     faces = np.concatenate([np.stack([a, b, c], -1).reshape(-1, 3), np.stack([b, d, c], -1).reshape(-1, 3)])
     return np.asarray(faces[~np.isnan(fractions).ravel()[faces].any(axis=1)], np.int64)
-
-
-def _paint(fractions: Array) -> npt.NDArray[np.uint8]:
-    return colours_of(fractions).reshape(-1, 3)
 
 
 def _plain(count: int, colour: tuple[int, int, int]) -> npt.NDArray[np.uint8]:

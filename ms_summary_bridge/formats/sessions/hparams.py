@@ -21,7 +21,6 @@ from ms_summary_bridge.formats.plugin_data import (
     decode_metadata,
     decode_origin,
     encode_metadata,
-    encode_origin,
 )
 from ms_summary_bridge.formats.protos import PARSE_ERRORS, tb_pb
 from ms_summary_bridge.formats.sessions.session import EVAL, STATUSES, TRAIN_LOSS, HParam, Session
@@ -85,14 +84,11 @@ def is_metric_of_lineage(tag: str) -> bool:
 
 def _content(message: bytes) -> bytes:
     """Returns what the metadata in a value's message holds for its plugin."""
-    content = b""
     try:
-        for key, a, b in wire.fields(message, 0, len(message)):
-            if key == 0x4A:
-                _, content = decode_metadata(message, a, b)
+        metadata = wire.last_fields(message).get(0x4A, b"")
+        return decode_metadata(metadata, 0, len(metadata))[1]
     except EventDecodeError:
         return b""
-    return content
 
 
 def _plugin_data(content: bytes) -> Any:
@@ -149,7 +145,7 @@ def encode_session_end(session: Session, taken: Mapping[str, str]) -> bytes | No
     Its step is 0, as MindSpore's own record of them has it.
 
     Args:
-        session: The session.
+        session: What to write.
         taken: Names of the run's series, with their kinds. A metric with the tag of a scalar is left out: the series is
             the metric then. One with the tag of another kind gets another name.
     """
@@ -159,7 +155,7 @@ def encode_session_end(session: Session, taken: Mapping[str, str]) -> bytes | No
         if taken.get(name) != "scalar":
             while name in taken:
                 name += "/metric"
-            message = wire.length_delimited(b"\x0a", name.encode()) + b"\x15" + Scalar.from_float32(number).bits
+            message = wire.text(b"\x0a", name) + b"\x15" + Scalar.from_float32(number).bits
             origin = Origin(None if name == wish else wish, derived=True, kind=_KIND)
             values.append(message + encode_metadata("scalars", DATA_CLASS_SCALAR, origin))
     if session.status != "unknown":
@@ -176,11 +172,9 @@ def _event(wall_time: float, values: list[bytes]) -> bytes:
 
 
 def _value(tag: str, data: Any) -> bytes:
-    origin = encode_origin(Origin(derived=True, kind=_KIND))
-    content = data.SerializeToString(deterministic=True) + origin
-    plugin = wire.length_delimited(b"\x0a", b"hparams") + wire.length_delimited(b"\x12", content)
-    metadata = wire.length_delimited(b"\x0a", plugin) + b"\x20" + wire.varint(DATA_CLASS_TENSOR)
-    return wire.length_delimited(b"\x0a", tag.encode()) + _EMPTY_TENSOR + wire.length_delimited(b"\x4a", metadata)
+    content = data.SerializeToString(deterministic=True)
+    metadata = encode_metadata("hparams", DATA_CLASS_TENSOR, Origin(derived=True, kind=_KIND), content)
+    return wire.text(b"\x0a", tag) + _EMPTY_TENSOR + metadata
 
 
 def _utf8(text: str) -> str:

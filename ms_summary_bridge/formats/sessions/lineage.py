@@ -22,15 +22,21 @@ __all__ = ["failed_training", "read_lineage", "write_lineage"]
 
 _USER: Final = "user/"
 _FAILURE: Final = "failure"  # kind of the origin behind a training that did not reach its end
+_FAILED: Final = encode_origin(Origin(kind=_FAILURE))
 _MAX_INT32: Final = (1 << 31) - 1
 _FIELDS: Final = {
-    "optimizer": ("train_lineage", "hyper_parameters", "optimizer"),
-    "learning_rate": ("train_lineage", "hyper_parameters", "learning_rate"),
-    "loss_function": ("train_lineage", "hyper_parameters", "loss_function"),
-    "epoch": ("train_lineage", "hyper_parameters", "epoch"),
-    "batch_size": ("train_lineage", "hyper_parameters", "batch_size"),
-    "parallel_mode": ("train_lineage", "hyper_parameters", "parallel_mode"),
-    "device_num": ("train_lineage", "hyper_parameters", "device_num"),
+    **{
+        name: ("train_lineage", "hyper_parameters", name)
+        for name in (
+            "optimizer",
+            "learning_rate",
+            "loss_function",
+            "epoch",
+            "batch_size",
+            "parallel_mode",
+            "device_num",
+        )
+    },
     "network": ("train_lineage", "algorithm", "network"),
     "train_dataset_path": ("train_lineage", "train_dataset", "train_dataset_path"),
     "train_dataset_size": ("train_lineage", "train_dataset", "train_dataset_size"),
@@ -99,13 +105,13 @@ def _read_evaluation(lineage: Any, session: Session) -> None:
     try:
         metrics = json.loads(lineage.metric)
     except ValueError as error:
-        session.left_out.append(f"the metrics are no JSON: {error}")
+        session.left_out.append(f"the metrics are not JSON: {error}")
         return
     for name, value in _flatten(metrics):
         if isinstance(value, (int, float)):
             session.metrics[f"{EVAL}{name or 'metric'}"] = _float(value)
         else:
-            session.left_out.append(f"the metric {name!r} is no number")
+            session.left_out.append(f"the metric {name!r} is not a number")
 
 
 def _read_user(info: Any, session: Session) -> None:
@@ -215,7 +221,7 @@ def write_lineage(wall_time: float, session: Session, *, is_lineage: bool) -> li
     head = wire.fixed64(b"\x09", wall_time)
     payloads = []
     if has_training:
-        data = train.SerializeToString(deterministic=True) + (_mark() if session.status == "failure" else b"")
+        data = train.SerializeToString(deterministic=True) + (_FAILED if session.status == "failure" else b"")
         payloads.append(head + wire.length_delimited(b"\x32", data))
     if evaluation.ByteSize():
         payloads.append(head + wire.length_delimited(b"\x3a", evaluation.SerializeToString(deterministic=True)))
@@ -231,16 +237,12 @@ def failed_training(train_lineage: bytes) -> bytes:
     It has no loss, and a field of ours that MindSpore's readers pass over says that it failed.
 
     Raises:
-        DecodeError: The bytes are no such message.
+        DecodeError: The bytes are not such a message.
     """
     lineage = ms_pb.TrainLineage.FromString(train_lineage)
     lineage.algorithm.ClearField("loss")
     data: bytes = lineage.SerializeToString(deterministic=True)
-    return data + _mark()
-
-
-def _mark() -> bytes:
-    return encode_origin(Origin(kind=_FAILURE))
+    return data + _FAILED
 
 
 def _set(message: Any, field: str, value: HParam) -> bool:
