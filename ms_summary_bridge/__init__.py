@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from ms_summary_bridge._version import __version__
 
 if TYPE_CHECKING:
+    from ms_summary_bridge.aggregate.aggregate import aggregate_ranks
     from ms_summary_bridge.callback.bridge import SummaryBridge
     from ms_summary_bridge.callback.gradient_summary import GradientSummary
+    from ms_summary_bridge.columns.read import read_histograms, read_images, read_scalars
     from ms_summary_bridge.convert.follow import follow_logdir
     from ms_summary_bridge.convert.logdir import convert_logdir
     from ms_summary_bridge.convert.task import ConvertOptions
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
         ValueConversionError,
     )
     from ms_summary_bridge.events import DataPoint, Event, FileVersion, SessionLog, Summary, TaggedValue, iter_points
+    from ms_summary_bridge.export.logdir import export_logdir
     from ms_summary_bridge.files.event_file import EventFileReader
     from ms_summary_bridge.files.record_writer import RecordWriter
     from ms_summary_bridge.monitor.build import build_monitor_callbacks
@@ -79,12 +82,17 @@ __all__ = [
     "UsageError",
     "ValueConversionError",
     "__version__",
+    "aggregate_ranks",
     "build_monitor_callbacks",
     "convert_logdir",
     "discover",
+    "export_logdir",
     "follow_logdir",
     "inspect_logdir",
     "iter_points",
+    "read_histograms",
+    "read_images",
+    "read_scalars",
     "verify_logdirs",
     "view",
 ]
@@ -92,11 +100,14 @@ __all__ = [
 _HOMES = {
     "callback.bridge": "SummaryBridge",
     "callback.gradient_summary": "GradientSummary",
+    "aggregate.aggregate": "aggregate_ranks",
+    "columns.read": "read_histograms read_images read_scalars",
     "convert.follow": "follow_logdir",
     "convert.logdir": "convert_logdir",
     "convert.task": "ConvertOptions",
     "convert.verify": "verify_logdirs",
     "events": "DataPoint Event FileVersion SessionLog Summary TaggedValue iter_points",
+    "export.logdir": "export_logdir",
     "files.event_file": "EventFileReader",
     "files.record_writer": "RecordWriter",
     "monitor.build": "build_monitor_callbacks",

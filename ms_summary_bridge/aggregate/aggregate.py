@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AggregateReport", "NonFinite", "RankReport", "aggregate_ranks"]
 
-WRITER: Final = "ms_summary_bridge/aggregate"
+_WRITER: Final = "ms_summary_bridge/aggregate"
 _ROWS: Final = 200_000  # held of all ranks together
 _FEWEST_ROWS: Final = 64  # held of one rank
 _NAMED: Final = 20  # gaps told of one rank and tag
@@ -289,7 +289,7 @@ class _Outputs:
             self._json.write(("" if self._first else ",") + "\n" + json.dumps([_strict(field) for field in fields]))
             if self._first:
                 for writer, encoder in self._writers:
-                    version = FileVersion(tensorboard.FILE_VERSION, WRITER)
+                    version = FileVersion(tensorboard.FILE_VERSION, _WRITER)
                     _put(writer, encoder, Event(row.wall_time, 0, version, tensorboard.FORMAT))
             self._first = False
         for step, of_step in itertools.groupby(rows, key=lambda row: row.step):
