@@ -22,19 +22,17 @@ from crc32c import crc32c
 from ms_summary_bridge.errors import UsageError
 from ms_summary_bridge.events import Decoder, Encoder, Event, FileVersion, SessionLog
 from ms_summary_bridge.files.event_file import EventFileReader
-from ms_summary_bridge.files.file_names import LINEAGE, archive_name
+from ms_summary_bridge.files.file_names import LINEAGE
 from ms_summary_bridge.files.record_writer import RecordWriter
 from ms_summary_bridge.files.records import Damage, Incomplete, Padding
 from ms_summary_bridge.formats import mindspore, tensorboard
 from ms_summary_bridge.formats.plugin_data import DERIVATION
 
 __all__ = [
-    "LINEAGE",
     "START",
     "ArchivePosition",
     "ArchiveWriter",
     "PlaceCounter",
-    "archive_name",
     "make_decoder",
     "make_encoder",
     "place_in",

@@ -17,8 +17,9 @@ import pytest
 
 from ms_summary_bridge.events import Event, Summary
 from ms_summary_bridge.files.event_file import EventFileReader
+from ms_summary_bridge.files.file_names import LINEAGE
 from ms_summary_bridge.formats.wire import fields
-from ms_summary_bridge.runs.archive import LINEAGE, make_decoder
+from ms_summary_bridge.runs.archive import make_decoder
 from ms_summary_bridge.values import Scalar
 from tests.conftest import ROOT, TESTS
 

@@ -32,11 +32,12 @@ from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.errors import LogdirError, NoEventsError, UsageError
 from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary
 from ms_summary_bridge.files.event_file import EventFileReader
+from ms_summary_bridge.files.file_names import LINEAGE, archive_name
 from ms_summary_bridge.files.records import encode_record
 from ms_summary_bridge.formats.mindspore import MindSporeEncoder
 from ms_summary_bridge.formats.tag_names import TagNames
 from ms_summary_bridge.formats.wire import fixed64, length_delimited
-from ms_summary_bridge.runs.archive import LINEAGE, archive_name, make_decoder, read_archive
+from ms_summary_bridge.runs.archive import make_decoder, read_archive
 from ms_summary_bridge.runs.inspect import inspect_logdir
 from ms_summary_bridge.runs.logdir import discover
 from ms_summary_bridge.runs.report import Report, RunReport

@@ -14,8 +14,8 @@ from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.events import Event, Summary
 from ms_summary_bridge.files.event_file import EventFileReader
-from ms_summary_bridge.files.file_names import format_of_name
-from ms_summary_bridge.runs.archive import LINEAGE, archive_name, make_decoder
+from ms_summary_bridge.files.file_names import LINEAGE, archive_name, format_of_name
+from ms_summary_bridge.runs.archive import make_decoder
 
 ROOT = Path(__file__).resolve().parents[2]
 KILLS = 200

@@ -29,13 +29,14 @@ from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.errors import EventDecodeError, UnsupportedValueError
 from ms_summary_bridge.events import Event, FileVersion, Summary, TaggedValue
 from ms_summary_bridge.files.event_file import EventFileReader, read_pieces
+from ms_summary_bridge.files.file_names import archive_name
 from ms_summary_bridge.files.record_decoder import RecordDecoder
 from ms_summary_bridge.files.records import Record
 from ms_summary_bridge.formats.mindinsight import MAX_BUCKETS, MAX_TENSOR_ELEMENTS, fit_histogram, fit_value
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder, MindSporeEncoder
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from ms_summary_bridge.formats.wire import FLOAT32, FLOAT64, fixed64, length_delimited, varint
-from ms_summary_bridge.runs.archive import archive_name, make_decoder, read_archive
+from ms_summary_bridge.runs.archive import make_decoder, read_archive
 from ms_summary_bridge.runs.inspect import inspect_logdir
 from ms_summary_bridge.runs.logdir import discover
 from ms_summary_bridge.runs.report import Report, RunReport

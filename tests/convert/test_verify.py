@@ -14,7 +14,7 @@ from ms_summary_bridge.convert.task import ConvertOptions
 from ms_summary_bridge.convert.verify import Difference, verify_logdirs
 from ms_summary_bridge.errors import NoEventsError
 from ms_summary_bridge.events import Event
-from ms_summary_bridge.runs.archive import archive_name
+from ms_summary_bridge.files.file_names import archive_name
 from ms_summary_bridge.values import Image, Scalar, Value
 from tests.mindspore_run import PNG, START, event, histogram, image, scalar, scalars, tensor, write_summary
 from tests.scripted import build_file, put, tensorboard_name

@@ -16,10 +16,11 @@ from ms_summary_bridge.convert.verify import Difference, VerifyReport, verify_lo
 from ms_summary_bridge.errors import NoEventsError
 from ms_summary_bridge.events import Event
 from ms_summary_bridge.files.event_file import read_pieces
+from ms_summary_bridge.files.file_names import archive_name
 from ms_summary_bridge.files.records import Record, encode_record
 from ms_summary_bridge.formats import plugin_data
 from ms_summary_bridge.formats.wire import FLOAT32, fixed64, length_delimited
-from ms_summary_bridge.runs.archive import archive_name, make_decoder
+from ms_summary_bridge.runs.archive import make_decoder
 from tests.follow_script import FollowScript
 from tests.log_samples import MINDSPORE_LOGS, TENSORBOARD_LOGS, LogMaker, copy_golden
 from tests.mindspore_run import START, event, histogram, scalar, tensor, write_summary

@@ -21,9 +21,10 @@ from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.errors import NoEventsError
 from ms_summary_bridge.events import FileVersion, SessionLog
 from ms_summary_bridge.files.event_file import read_pieces
+from ms_summary_bridge.files.file_names import LINEAGE
 from ms_summary_bridge.files.records import Record, encode_record
 from ms_summary_bridge.formats.landscapes import drawing
-from ms_summary_bridge.runs.archive import LINEAGE, make_decoder
+from ms_summary_bridge.runs.archive import make_decoder
 from tests.log_samples import MINDSPORE_LOGS, TENSORBOARD_LOGS
 
 TARGETS = {"mindspore": "tensorboard", "tensorboard": "mindinsight"}

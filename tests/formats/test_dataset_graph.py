@@ -20,6 +20,7 @@ from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.errors import EventDecodeError, InvalidValueError
 from ms_summary_bridge.events import Event, Summary
 from ms_summary_bridge.files.event_file import EventFileReader
+from ms_summary_bridge.files.file_names import LINEAGE
 from ms_summary_bridge.files.records import encode_record
 from ms_summary_bridge.formats.dataset_graph import describe_dataset_graph
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder
@@ -28,7 +29,7 @@ from ms_summary_bridge.formats.tensorboard import TensorBoardDecoder, TensorBoar
 from ms_summary_bridge.formats.wire import length_delimited
 from ms_summary_bridge.live_writer.live_run import LiveRun
 from ms_summary_bridge.live_writer.run_config import LiveRunConfig
-from ms_summary_bridge.runs.archive import LINEAGE, make_decoder
+from ms_summary_bridge.runs.archive import make_decoder
 from ms_summary_bridge.values import Opaque
 from tests.conftest import MindInsightServer, TensorBoardServer
 from tests.mindspore_run import START, scalars, summary_name, write_summary

@@ -17,6 +17,7 @@ from ms_summary_bridge.convert.task import ConvertOptions
 from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.events import Event, Summary
 from ms_summary_bridge.files.event_file import EventFileReader
+from ms_summary_bridge.files.file_names import LINEAGE, archive_name
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from ms_summary_bridge.formats.sessions.hparams import (
     END_TAG,
@@ -30,7 +31,7 @@ from ms_summary_bridge.formats.sessions.lineage import failed_training, read_lin
 from ms_summary_bridge.formats.sessions.session import SESSION_KINDS, shortest
 from ms_summary_bridge.formats.tensorboard import TensorBoardDecoder
 from ms_summary_bridge.formats.wire import length_delimited
-from ms_summary_bridge.runs.archive import LINEAGE, archive_name, make_decoder
+from ms_summary_bridge.runs.archive import make_decoder
 from ms_summary_bridge.runs.report import RunReport
 from ms_summary_bridge.values import Scalar
 from tests.convert.test_cases import summary_record, tag

@@ -18,10 +18,11 @@ from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.events import Event, SessionLog, Summary
 from ms_summary_bridge.files.event_file import EventFileReader
+from ms_summary_bridge.files.file_names import LINEAGE
 from ms_summary_bridge.formats.protos import tb_pb
 from ms_summary_bridge.live_writer.live_run import LiveRun
 from ms_summary_bridge.live_writer.run_config import LiveRunConfig
-from ms_summary_bridge.runs.archive import LINEAGE, make_decoder
+from ms_summary_bridge.runs.archive import make_decoder
 from ms_summary_bridge.runs.inspect import inspect_logdir
 
 START = 1_700_000_000

@@ -14,7 +14,7 @@ from ms_summary_bridge.convert import state
 from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.events import Event, FileVersion, Summary, TaggedValue
 from ms_summary_bridge.files.atomic import replacing
-from ms_summary_bridge.files.file_names import parse_name
+from ms_summary_bridge.files.file_names import LINEAGE, archive_name, parse_name
 from ms_summary_bridge.files.records import decode_record, encode_record
 from ms_summary_bridge.formats import mindspore, tensorboard
 from ms_summary_bridge.formats.graphs import marks
@@ -32,7 +32,7 @@ from ms_summary_bridge.monitor.sinks.csv_file import CSV
 from ms_summary_bridge.monitor.sinks.journal import JOURNAL, Journal, sample_line
 from ms_summary_bridge.monitor.sinks.run_record import describe_run
 from ms_summary_bridge.monitor.watchdog.hang_report import HANG_LOG
-from ms_summary_bridge.runs.archive import LINEAGE, START, ArchivePosition, archive_name
+from ms_summary_bridge.runs.archive import START, ArchivePosition
 from ms_summary_bridge.training.distributed import find_process_rank
 from ms_summary_bridge.values import Scalar
 from tests.formats.test_lineage import write_run as write_lineage_run
