@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -78,6 +79,11 @@ def decode_single(decoder: Decoder, event: Any, value: Any) -> TaggedValue:
     assert isinstance(decoded.content, Summary)
     (tagged,) = decoded.content.values
     return tagged
+
+
+def without_names(encoded: Encoded) -> Encoded:
+    """Leaves out which values were fitted under which names."""
+    return msgspec.structs.replace(encoded, written=())
 
 
 class NoMemory:
@@ -214,7 +220,7 @@ class CodecContract:
             decoded = decoder.decode(encoded.payload)
             assert without_originals(decoded) == without_originals(event)
             assert decoded.format == event.format
-            assert encoder.encode(decoded) == Encoded(encoded.payload)
+            assert without_names(encoder.encode(decoded)) == Encoded(encoded.payload)
 
     @drawn_from(st.data())
     def test_what_is_encoded_is_the_message_protobuf_reads(self, data: st.DataObject) -> None:
@@ -405,4 +411,4 @@ class CodecContract:
         for name in type(self).golden:
             decoder, encoder = self.golden_decoder(name), type(self).Encoder()
             for payload in read_records(DATA / f"{name}.bin"):
-                assert encoder.encode(decoder.decode(payload)) == Encoded(payload)
+                assert without_names(encoder.encode(decoder.decode(payload))) == Encoded(payload)

@@ -18,6 +18,7 @@ from ms_summary_bridge.columns.growing import GrowingColumns
 from ms_summary_bridge.columns.table import ScalarTable
 from ms_summary_bridge.errors import NoEventsError, UsageError
 from ms_summary_bridge.events import Event, FileVersion, Summary
+from ms_summary_bridge.files.arguments import check_path
 from ms_summary_bridge.files.event_file import Path
 from ms_summary_bridge.formats import mindspore
 from ms_summary_bridge.runs.archive import make_decoder, read_archive
@@ -106,7 +107,7 @@ def _read(path: Path, runs: str, tags: str, is_wanted: Callable[[Value], bool]) 
 
 def choose_runs(path: Path, runs: str) -> tuple[Logdir, list[Run]]:
     """Returns what lies below a path, and the runs of it whose names an expression is found in."""
-    logdir = discover(path)
+    logdir = discover(check_path("path", path))
     if not logdir.runs and not logdir.problems:
         raise NoEventsError(f"{path}: no event files found (names hold 'summary.<seconds>' or 'tfevents')")
     matches = matcher("runs", runs)

@@ -12,13 +12,15 @@ No I/O.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from ms_summary_bridge.batches.histograms import Drawn
 from ms_summary_bridge.events import Event, Summary, TaggedValue
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor, Value
+
+if TYPE_CHECKING:
+    from ms_summary_bridge.batches.histograms import Drawn
 
 __all__ = ["Series", "SeriesKey", "SeriesTable", "keys_of"]
 

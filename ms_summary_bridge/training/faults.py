@@ -44,6 +44,10 @@ class Faults:
         """A copy says everything anew."""
         return Faults, (self._name,)
 
+    def say(self, message: str) -> None:
+        """Logs a message that is its own kind."""
+        self.warn(message, message)
+
     def fail(self, hook: str, error: Exception) -> None:
         """Says that a hook failed."""
         self.warn(f"{hook} {type(error).__name__}", f"{hook} failed, training goes on: {error!r}")

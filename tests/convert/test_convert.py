@@ -980,6 +980,7 @@ import os, sys
 from ms_summary_bridge.cli.app import main
 import rich.table, rich.markup, rich.text
 main(["inspect", sys.argv[1] + "/ms/good", "--json"])
+main(["convert", sys.argv[1] + "/ms/good", sys.argv[1] + "/before"])
 os.setgid(65534); os.setuid(65534)
 sys.exit(main(["convert", sys.argv[1] + "/ms", sys.argv[1] + "/tb"]))
 """

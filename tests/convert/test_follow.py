@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ms_summary_bridge.batches.reader import BatchReader
 from ms_summary_bridge.convert import follow
 from ms_summary_bridge.convert.follow_scan import changed_paths, grown, take_scan
 from ms_summary_bridge.convert.logdir import convert_logdir
@@ -252,7 +253,14 @@ def test_latest_leaves_out_what_a_later_file_supersedes(tmp_path: Path, monkeypa
         read.append(Path(name).name)
         begin(self, name, *arguments, **options)
 
+    begin_batches = BatchReader.__init__
+
+    def note_and_begin_batches(self: BatchReader, name: str, *arguments: Any, **options: Any) -> None:
+        read.append(Path(name).name)
+        begin_batches(self, name, *arguments, **options)
+
     monkeypatch.setattr(EventFileReader, "__init__", note_and_begin)
+    monkeypatch.setattr(BatchReader, "__init__", note_and_begin_batches)
     script = FollowScript(
         read.clear,
         lambda: write_summary(ms, scalars("loss", range(5, 12), start=LATER), seconds=LATER),
@@ -563,13 +571,13 @@ _BARE = """
 import os, signal, sys
 for name in ("mindspore", "mindinsight", "tensorboard", "tensorboardX", "tensorflow", "torch"):
     sys.modules[name] = None
-from ms_summary_bridge.cli import convert, main
+from ms_summary_bridge.cli import main
 from ms_summary_bridge.convert import follow
 real = follow.follow_logdir
 def follow_two_rounds(*arguments, stop, **options):
     rounds = iter([lambda: None, stop.set])
     return real(*arguments, stop=stop, wait=lambda seconds: next(rounds)(), **options)
-convert.follow_logdir = follow_two_rounds
+follow.follow_logdir = follow_two_rounds
 sys.exit(main(["convert", sys.argv[1], sys.argv[2], "--to", sys.argv[3], "--follow", "--quiet"]) or
          main(["convert", sys.argv[1], sys.argv[2] + "-2", "--to", sys.argv[3]]))
 """

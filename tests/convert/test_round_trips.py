@@ -332,7 +332,7 @@ def test_without_an_archive_the_rest_is_converted_and_what_is_missing_is_said(tm
     plain = [point for point in points(read(tmp_path / "source", file_format)) if point[2][0] in ("loss", "lr")]  # type: ignore[index]
     assert [point for point in after if point[2][0] in ("loss", "lr")] == plain  # type: ignore[index]
     assert not list((tmp_path / "back").glob("*.archive"))
-    assert any("no archive" in problem for problem in run.problems)
+    assert any("missing beside" in problem for problem in run.problems)
 
 
 @pytest.mark.parametrize("file_format", BOTH)

@@ -143,7 +143,7 @@ def test_an_event_without_a_time_is_an_error(payload: bytes) -> None:
 def test_an_event_without_content_is_carried(is_lineage: bool) -> None:
     payload = b"\x09" + bytes(8) + b"\x10\x05"
     event = MindSporeDecoder(is_lineage=is_lineage).decode(payload)
-    assert event == Event(0.0, 5, Opaque("empty event", payload), "mindspore")
+    assert event == Event(0.0, 5, Opaque("empty event", payload), "mindspore", is_lineage=is_lineage)
     assert MindSporeEncoder().encode(event) == Encoded(payload)
 
 
@@ -167,7 +167,7 @@ def test_a_lineage_file_has_fields_of_its_own(field: str, kind: str) -> None:
     getattr(message, field).SetInParent()
     payload = message.SerializeToString()
     event = MindSporeDecoder(is_lineage=True).decode(payload)
-    assert event == Event(3.5, 0, Opaque(field, payload), "mindspore")
+    assert event == Event(3.5, 0, Opaque(field, payload), "mindspore", is_lineage=True)
     assert MindSporeEncoder().encode(event) == Encoded(payload)
 
 
@@ -341,7 +341,7 @@ def test_nonfinite_scalars_and_degenerate_histograms_of_b12_come_back() -> None:
         event = decoder.decode(payload)
         assert isinstance(event.content, Summary)
         assert event.content.values[0].value == Scalar(struct.pack("<I", bits))
-        assert encoder.encode(event) == Encoded(payload)
+        assert without_names(encoder.encode(event)) == Encoded(payload)
     value = ms_pb.Summary.Value(tag="h/all_nan")
     value.histogram.nan_count = 6
     value.histogram.count = 6
@@ -359,7 +359,7 @@ def _round_trip(path: Path) -> list[Event]:
     events = []
     for payload in read_records(path):
         event = decoder.decode(payload)
-        assert encoder.encode(event) == Encoded(payload)
+        assert without_names(encoder.encode(event)) == Encoded(payload)
         if not isinstance(event.content, Opaque):
             assert event.original is None
             assert encoder.encode(without_originals(event)).payload == payload
@@ -416,4 +416,4 @@ def test_a_file_of_any_float_bits_is_encoded_back_byte_by_byte(many: list[bytes]
     decoder, encoder = MindSporeDecoder(), MindSporeEncoder()
     for bits in many:
         payload = scalar_event(0x1D, b"loss", bits)
-        assert encoder.encode(decoder.decode(payload)) == Encoded(payload)
+        assert without_names(encoder.encode(decoder.decode(payload))) == Encoded(payload)

@@ -93,7 +93,7 @@ class SaveBestCheckpoint(Callback):
             monitor=monitor,
             mode=mode_of(monitor, mode),
             keep=keep_checkpoint_max,
-            warn=lambda message: self.faults.warn(message, message),
+            warn=self.faults.say,
         )
         path = os.path.abspath(os.path.expanduser(check_path("directory", directory)))
         self._start = CheckpointStart(path, make_files, self.faults)
