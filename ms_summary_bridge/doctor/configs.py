@@ -15,7 +15,13 @@ from ms_summary_bridge.errors import ConfigError
 from ms_summary_bridge.monitor.config.advice import find_advice
 from ms_summary_bridge.monitor.config.document import read_file
 from ms_summary_bridge.monitor.config.file import load_config
-from ms_summary_bridge.monitor.config.mindformers_section import MONITOR_TYPE, find_entries
+from ms_summary_bridge.monitor.config.mindformers_section import (
+    MONITOR_TYPE,
+    check_bridge_entries,
+    find_entries,
+    refuse_misplaced,
+)
+from ms_summary_bridge.monitor.config.problems import Problems
 from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.sinks.run_record import project_directory
 from ms_summary_bridge.training.distributed import ProcessRank
@@ -57,9 +63,6 @@ def read_config(path: str) -> ConfigFacts:
 
 
 def _of_bridge(path: str) -> list[str]:
-    from ms_summary_bridge.monitor.config.mindformers_section import check_bridge_entries, refuse_misplaced
-    from ms_summary_bridge.monitor.config.problems import Problems
-
     document = read_file(path)
     problems = Problems(document.places)
     refuse_misplaced(document.data, problems)

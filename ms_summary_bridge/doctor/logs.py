@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
-from ms_summary_bridge.doctor.finding import Finding, fault, good, named
+from ms_summary_bridge.doctor.finding import Finding, Verdict, fault, good, named
 from ms_summary_bridge.doctor.look import FileFacts, LogFacts
 from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD, parse_name
 from ms_summary_bridge.runs.log_files import SOURCE
@@ -89,7 +89,7 @@ def _check_empty(log: LogFacts) -> Iterator[Finding]:
         mend = "wait for the end of the epoch (MindSpore writes in blocks), or use SummaryBridge(flush_secs=5)"
         yield fault("files.empty", "warning", text, mend)
     elif empty:
-        verdict = "wrong" if len(empty) == len(whole) else "warning"
+        verdict: Verdict = "wrong" if len(empty) == len(whole) else "warning"
         mend = "pass the callback to train(), and set collect_freq below the number of steps"
         yield Finding("files.empty", verdict, f"no value in {names}", mend)
 

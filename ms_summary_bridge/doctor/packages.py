@@ -53,8 +53,8 @@ class Clash(NamedTuple):
 
 _VIEW: Final = "ms-summary-bridge view DIR --with mindinsight makes an environment for it"
 
-# As pip resolves each MindSpore: up to 2.9 it takes the newest protobuf, for which that was not made; 2.10 asks for 7.34
-# and later. Measured on MindSpore 2.7 to 2.10, MindInsight 2.3.1, TensorBoard 2.16 to 2.21.
+# As pip resolves each MindSpore: up to 2.9 it takes the newest protobuf, for which that was not made; 2.10 asks for
+# 7.34.1 and later. Measured on MindSpore 2.7 to 2.10, MindInsight 2.3.1, TensorBoard 2.16 to 2.21.
 CLASHES: Final = (
     Clash(
         "packages.mindspore-protobuf",

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 import psutil
 
-from ms_summary_bridge.doctor.finding import Finding, fault, good, named
+from ms_summary_bridge.doctor.finding import Finding, Verdict, fault, good, named
 from ms_summary_bridge.doctor.logs import say_age
 from ms_summary_bridge.doctor.look import LogFacts
 from ms_summary_bridge.doctor.machine import DiskFacts
@@ -175,7 +175,7 @@ def check_writable(disk: DiskFacts, *, has_files: bool) -> Finding:
     if disk.is_writable:
         return good("self.writable", f"writable: {disk.path}")
     text = f"writable: {disk.path} cannot be written to by this user"
-    verdict = "warning" if has_files else "wrong"
+    verdict: Verdict = "warning" if has_files else "wrong"
     return Finding("self.writable", verdict, text, "chmod u+w it, mount it for writing, or name another directory")
 
 
@@ -190,7 +190,7 @@ def _check_ranks(log: LogFacts, journals: list[JournalFacts]) -> Finding:
     newest = max(journals, key=lambda one: one.mtime, default=None)
     run = os.path.dirname(newest.directory) if newest is not None else ""
     of_run = [one for one in journals if run in (os.path.dirname(one.directory), one.directory)]
-    wanted = max((_whole(one.header.get("ranks"), 1) for one in of_run), default=1)
+    wanted = max((_whole(one.header.get("ranks"), 1) for one in of_run), default=0)
     missing = [str(rank) for rank in range(wanted) if rank not in ranks]
     if missing:
         text = f"rank: of {wanted} ranks, {named(missing)} left nothing here"

@@ -62,7 +62,7 @@ def _check_depth(log: LogFacts, jobs: dict[str, list[FileFacts]]) -> Iterator[Fi
     bases = sorted({os.path.normpath(os.path.join(log.target, os.path.dirname(name))) for name in deep})
     by_both = {file.directory for file in log.data_files if file.format == TENSORBOARD}
     if not deep:
-        yield good("mindinsight.depth", f"MindInsight finds {len(jobs)} of {len(jobs)} directories")
+        yield good("mindinsight.depth", f"MindInsight finds what is in {len(jobs)} directories")
     elif by_both >= {*deep}:
         yield good("mindinsight.depth", f"MindInsight finds it with --summary-base-dir {named(bases)}")
     else:
