@@ -60,7 +60,12 @@ def check_found(log: LogFacts, now: float) -> Iterator[Finding]:
     unread = [f"{file.name}: {file.problem}" for file in log.files if file.problem]
     if unread:
         text = f"cannot be read: {named(unread)}"
-        yield fault("files.readable", "wrong", text, "chmod u+r them, or look as the user who trained")
+        yield fault(
+            "files.readable",
+            "wrong",
+            text,
+            "chmod u+r them, or look as the user who trained; delete a link that leads nowhere",
+        )
     yield from _check_empty(log)
     yield from _check_close(log, now)
 

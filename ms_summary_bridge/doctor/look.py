@@ -34,7 +34,7 @@ from ms_summary_bridge.runs.log_files import CONVERT, LIVE, SOURCE, EnvelopeDeco
 
 __all__ = ["FILES", "HEAD_BYTES", "TAIL_BYTES", "FileFacts", "LogFacts", "look_at", "read_ends"]
 
-ENTRIES: Final = 20_000  # as many as MindInsight looks at
+_ENTRIES: Final = 20_000  # as many as MindInsight looks at
 FILES: Final = 200
 HEAD_BYTES: Final = 1 << 16
 TAIL_BYTES: Final = 1 << 17
@@ -167,7 +167,7 @@ def _walk(log: LogFacts, found: list[FileFacts], others: list[str]) -> None:
             continue
         for entry in inner:
             entries += 1
-            if entries > ENTRIES:
+            if entries > _ENTRIES:
                 log.is_cut_short = True
                 return
             linked = is_link or entry.is_symlink()
