@@ -28,7 +28,7 @@ __all__ = ["EXIT_CODES", "app", "main"]
 
 EXIT_CODES: Final = {
     0: "done; a file that ends inside a record is no fault, it is reported",
-    1: "failed, or verify found a difference",
+    1: "failed, verify found a difference, or doctor something wrong",
     2: "wrong usage or configuration",
     3: "done in part: damaged records or unreadable files, which are named",
     4: "with --strict only: something could not be represented",

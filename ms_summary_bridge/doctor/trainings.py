@@ -29,7 +29,7 @@ from ms_summary_bridge.training.phases import START
 
 __all__ = ["PASS_IT", "JournalFacts", "check_rank_here", "check_training", "check_writable", "read_journals"]
 
-PASS_IT: Final = "model.train(..., callbacks=[SummaryBridge(...)]) or callbacks=build_monitor_callbacks(FILE)"
+PASS_IT: Final = "model.train(..., callbacks=[SummaryBridge(...)]), or callbacks=build_monitor_callbacks(FILE)"
 _JOURNALS: Final = 64
 _HEAD_BYTES: Final = 1 << 16
 _TAIL_BYTES: Final = 1 << 15
@@ -166,7 +166,7 @@ def _check_passed(log: LogFacts, journals: list[JournalFacts], now: float) -> Fi
         return Finding("self.passed", "not known", "passed: no step has ended yet; the first one compiles", "")
     if journals or log.data_files:
         text = "passed: it was made and never called with a step"
-        return fault("self.passed", "wrong", text, f"{PASS_IT}; in a loop of your own monitor.step(...)")
+        return fault("self.passed", "wrong", text, f"{PASS_IT}; in your own loop monitor.step(...)")
     return Finding("self.passed", "not known", "passed: nothing was left here by a callback", PASS_IT)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,13 +22,14 @@ from ms_summary_bridge.doctor.look import FILES, HEAD_BYTES, TAIL_BYTES
 from ms_summary_bridge.doctor.packages import find_packages
 from ms_summary_bridge.monitor import Monitor
 from tests.conftest import TrainSmall
-from tests.doctor.facts import PACKAGES, environment, write_journal
+from tests.doctor.facts import NOW, PACKAGES, environment, write_journal
 from tests.eventually import wait_for
 from tests.json_schema import is_valid
 from tests.mindspore_run import scalars, summary_name, write_summary
 from tests.scripted import build_file, put, tensorboard_name
 
 DATA = Path(__file__).resolve().parents[1] / "data"
+README = DATA.parents[1] / "README.md"
 
 
 def findings_of(target: Path | None) -> dict[str, Finding]:
@@ -232,6 +234,25 @@ def test_the_worst_comes_first_with_its_mend(tmp_path: Path, capsys: pytest.Capt
     assert lines[0].startswith("wrong      ")
     assert lines[1].startswith("           mend: ")
     assert len(lines) < 40, "one screen"
+
+
+def test_the_readme_shows_what_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ms_summary_bridge.doctor.examine.find_packages", lambda: PACKAGES)
+    monkeypatch.setattr("ms_summary_bridge.doctor.examine.find_ports", list)
+    write_summary(Path("summary_dir"), [], seconds=int(NOW))
+    before = sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*"))
+    code, text = run(capsys, "./summary_dir")
+    assert code == 1
+    assert sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*")) == before, "it wrote something"
+    (shown,) = re.findall(r"^```text\n(wrong  .*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+    def plain(lines: str) -> str:
+        return re.sub(r"[0-9][0-9.,]*", "0", lines.replace(str(tmp_path), "/home/me"))
+
+    assert plain(text) == plain(shown)
 
 
 def test_a_url_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
