@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
-from ms_summary_bridge.doctor.finding import Finding, Verdict, fault, good, named
+from ms_summary_bridge.doctor.finding import Finding, Verdict, counted, fault, good, named
 from ms_summary_bridge.doctor.look import FileFacts, LogFacts
 from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD, parse_name
 from ms_summary_bridge.runs.log_files import SOURCE
@@ -54,9 +54,9 @@ def check_found(log: LogFacts, now: float) -> Iterator[Finding]:
     directories = len({file.directory for file in log.data_files})
     more = f"; {log.passed_over} older ones were not looked into" if log.passed_over else ""
     more += "; there is more that was not listed" if log.is_cut_short else ""
-    where = f"in {directories} directories" if directories > 1 else "in one directory"
     age = say_age(now - newest.mtime)
-    yield good("files.found", f"event files: {shown} {where}, the newest written {age} ago{more}")
+    where = counted(directories, "directory", "directories")
+    yield good("files.found", f"event files: {shown} in {where}, the newest written {age} ago{more}")
     unread = [f"{file.name}: {file.problem}" for file in log.files if file.problem]
     if unread:
         text = f"cannot be read: {named(unread)}"
@@ -71,7 +71,11 @@ def check_found(log: LogFacts, now: float) -> Iterator[Finding]:
 
 
 def _nothing(log: LogFacts) -> Iterator[Finding]:
-    if log.packed:
+    alone = [file.name for file in log.files] + log.graphs
+    if alone:
+        text = f"no curves: lineage, graphs or originals alone: {named(alone)}"
+        yield fault("files.found", "warning", text, "look at the lineage and graph pages; values are in other files")
+    elif log.packed:
         text = f"no event file, but packed ones, in which no viewer looks: {named(log.packed)}"
         yield fault("files.found", "wrong", text, "unpack them first")
     elif log.journals:
@@ -103,7 +107,9 @@ def _check_close(log: LogFacts, now: float) -> Iterator[Finding]:
     written = [file for file in log.data_files if file.pids]
     if written:
         pids = sorted({pid for file in written for pid in file.pids})
-        yield good("files.close", f"being written now: {len(written)} files, by pid {named([*map(str, pids)])}")
+        yield good(
+            "files.close", f"being written now: {counted(len(written), 'file')}, by pid {named([*map(str, pids)])}"
+        )
     modes = [file for file in log.data_files if file.format == MINDSPORE and not file.pids]
     left = [file for file in modes if file.mode == _OPEN_MODE and now - file.mtime > _WAIT_SECS]
     if left:

@@ -37,8 +37,8 @@ __all__ = ["FILES", "HEAD_BYTES", "TAIL_BYTES", "FileFacts", "LogFacts", "look_a
 _ENTRIES: Final = 20_000  # as many as MindInsight looks at
 FILES: Final = 200
 HEAD_BYTES: Final = 1 << 16
-TAIL_BYTES: Final = 1 << 17
-_DECODED: Final = 1000  # records of a file: enough for every tag of a step
+TAIL_BYTES: Final = 1 << 16
+_DECODED: Final = 500  # records at a head, and at a tail: enough for every tag of a step
 _OTHERS: Final = 200  # files of other names that are looked at
 _VERSION_BYTES: Final = 256
 _WRITERS: Final = {WRITER_LIVE: LIVE, WRITER_CONVERT: CONVERT}
@@ -106,6 +106,8 @@ class LogFacts(msgspec.Struct):
     """Directories with the journal of a monitor."""
     states: list[str] = []
     """Directories that a conversion wrote into."""
+    graphs: list[str] = []
+    """Files `*.pb`."""
     misnamed: list[str] = []
     """Files that begin like event files and have another name."""
     packed: list[str] = []
@@ -187,9 +189,11 @@ def _sort_in(path: str, name: str, is_link: bool, log: LogFacts, found: list[Fil
         log.journals.append(directory)
     elif base.endswith((".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".zst")):
         log.packed.append(name)
+    elif base.endswith(".pb"):
+        log.graphs.append(name)
     elif base.startswith("."):
         return
-    elif (is_archive(base) or format_of_name(base)) and not base.endswith((".pb", "_explain")):
+    elif (is_archive(base) or format_of_name(base)) and not base.endswith("_explain"):
         found.append(_stat(path, name, is_link))
     elif os.path.isfile(path):  # opening a pipe would wait for its other end
         others.append(path)

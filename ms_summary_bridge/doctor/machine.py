@@ -11,6 +11,7 @@ import msgspec
 import psutil
 
 from ms_summary_bridge.doctor.finding import Finding, fault, good
+from ms_summary_bridge.errors import UsageError
 from ms_summary_bridge.viewers.address import choose_port
 
 __all__ = ["DiskFacts", "PortFacts", "check_disk", "check_ports", "find_disk", "find_ports"]
@@ -44,7 +45,7 @@ class DiskFacts(msgspec.Struct, frozen=True):
 
 def find_ports() -> list[PortFacts]:
     """Returns the viewers' ports that are taken."""
-    taken = [port for port in _PORTS if choose_port(_LOCAL, port) != port]
+    taken = [port for port in _PORTS if _is_taken(port)]
     found = {port: PortFacts(port) for port in taken}
     with contextlib.suppress(psutil.Error, OSError):
         for connection in psutil.net_connections("tcp") if taken else ():
@@ -64,6 +65,13 @@ def find_disk(path: str) -> DiskFacts:
     status = os.statvfs(place)
     is_writable = os.access(place, os.W_OK | os.X_OK) and not status.f_flag & os.ST_RDONLY
     return DiskFacts(place, status.f_bavail * status.f_frsize, status.f_favail if status.f_files else -1, is_writable)
+
+
+def _is_taken(port: int) -> bool:
+    try:
+        return choose_port(_LOCAL, port) != port
+    except UsageError:  # a machine where nobody can listen at all
+        return False
 
 
 def check_ports(taken: list[PortFacts], target: str = "") -> Iterator[Finding]:
@@ -96,7 +104,7 @@ def _shown_directory(facts: PortFacts) -> str:
     """Returns the directory that a viewer was started with; empty for another program."""
     words = list(facts.command)
     for number, word in enumerate(words):
-        for option in ("--logdir", "--logdir_spec", "--summary-base-dir"):
+        for option in ("--logdir", "--summary-base-dir"):
             value = word.removeprefix(f"{option}=") if word.startswith(f"{option}=") else ""
             if word == option and number + 1 < len(words):
                 value = words[number + 1]

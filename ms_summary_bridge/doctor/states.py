@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ms_summary_bridge.convert.state import STATE_NAME, load_state
-from ms_summary_bridge.doctor.finding import Finding, fault, good, named
+from ms_summary_bridge.doctor.finding import Finding, counted, fault, good, named
 from ms_summary_bridge.doctor.look import LogFacts
 from ms_summary_bridge.errors import DamagedStateError, OtherConversionError, ReadError
 
@@ -27,7 +27,7 @@ def check_states(log: LogFacts) -> Iterator[Finding]:
         whole += not problems
     yield from found
     if whole:
-        yield good("ours.state", f"{whole} conversions are as they were left")
+        yield good("ours.state", f"whole: {counted(whole, 'output')} of convert")
 
 
 def _check_state(directory: str, log: LogFacts) -> Iterator[Finding]:

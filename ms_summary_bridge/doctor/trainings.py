@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 import psutil
 
-from ms_summary_bridge.doctor.finding import Finding, Verdict, fault, good, named
+from ms_summary_bridge.doctor.finding import Finding, Verdict, counted, fault, good, named
 from ms_summary_bridge.doctor.logs import say_age
 from ms_summary_bridge.doctor.look import LogFacts
 from ms_summary_bridge.doctor.machine import DiskFacts
@@ -135,7 +135,7 @@ def _check_running(journals: list[JournalFacts], now: float) -> Iterator[Finding
 
 def _check_enabled(log: LogFacts, journals: list[JournalFacts]) -> Finding:
     if journals:
-        return good("self.enabled", f"enabled: the monitor left {len(journals)} journals")
+        return good("self.enabled", f"enabled: the monitor left {counted(len(journals), 'journal')}")
     if log.data_files:
         return good("self.enabled", "enabled: a callback or a writer made event files")
     mend = "make one: SummaryBridge(summary_dir), or enable: true in monitor_config"

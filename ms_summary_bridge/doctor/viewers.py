@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
-from ms_summary_bridge.doctor.finding import Finding, fault, good, named
+from ms_summary_bridge.doctor.finding import Finding, counted, fault, good, named
 from ms_summary_bridge.doctor.look import FileFacts, LogFacts
 from ms_summary_bridge.doctor.packages import PackageFacts
 from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD, parse_name
@@ -62,7 +62,7 @@ def _check_depth(log: LogFacts, jobs: dict[str, list[FileFacts]]) -> Iterator[Fi
     bases = sorted({os.path.normpath(os.path.join(log.target, os.path.dirname(name))) for name in deep})
     by_both = {file.directory for file in log.data_files if file.format == TENSORBOARD}
     if not deep:
-        yield good("mindinsight.depth", f"MindInsight finds what is in {len(jobs)} directories")
+        yield good("mindinsight.depth", f"MindInsight finds {counted(len(jobs), 'directory', 'directories')} of runs")
     elif by_both >= {*deep}:
         yield good("mindinsight.depth", f"MindInsight finds it with --summary-base-dir {named(bases)}")
     else:
@@ -87,7 +87,10 @@ def check_tensorboard(log: LogFacts, packages: PackageFacts) -> Iterator[Finding
         yield good("tensorboard.reads", "TensorBoard reads it by this package's plugin, which converts as it looks")
     elif readable:
         others = f"; MindSpore's files in {named(unreadable)} by the plugin" if unreadable else ""
-        yield good("tensorboard.reads", f"TensorBoard reads {len(readable)} directories as they are{others}")
+        yield good(
+            "tensorboard.reads",
+            f"TensorBoard reads {counted(len(readable), 'directory', 'directories')} directly{others}",
+        )
     if data and not any("scalar" in file.kinds for file in data) and not any(file.cut >= 0 for file in data):
         kinds = ", ".join(sorted(frozenset().union(*(file.kinds for file in data)))) or "nothing known"
         mend = "collect_metric=True, a loss that is one number, and collect_freq below the number of steps"

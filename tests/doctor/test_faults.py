@@ -19,10 +19,13 @@ from ms_summary_bridge.doctor.finding import Finding
 from ms_summary_bridge.doctor.machine import DiskFacts, PortFacts, check_disk, check_ports, find_ports
 from ms_summary_bridge.doctor.packages import PackageFacts
 from ms_summary_bridge.doctor.trainings import check_writable
+from ms_summary_bridge.viewers.environment import PINS
 from tests.doctor.facts import NOW, PACKAGES, environment, write_journal
 from tests.mindspore_run import START, event, histogram, image, scalar, scalars, summary_name, tensor, write_summary
 from tests.scripted import build_file, flip_bit, put, tensorboard_name
 
+ENVIRONMENTS_OF_TOOLS = Path(__file__).resolve().parents[2] / "tools" / "environments"
+DATA = Path(__file__).resolve().parents[1] / "data"
 Plant = Callable[[Path], Path]
 DAY = 86_400
 
@@ -90,6 +93,31 @@ def test_a_fault_of_the_environment_is_named_with_its_mend(name: str) -> None:
     (found,) = faults_of(None, packages)
     assert (found.id, found.verdict) == (check, verdict)
     assert mend in found.mend
+
+
+@pytest.mark.parametrize("name", ["mindspore27", "mindspore28", "mindspore29"])
+def test_what_pip_takes_for_an_old_mindspore_clashes_and_what_is_tested_does_not(name: str) -> None:
+    tested = pins(ENVIRONMENTS_OF_TOOLS / f"{name}.txt")
+    assert faults_of(None, environment(**tested)) == []
+    by_pip = pins(ENVIRONMENTS_OF_TOOLS / f"{name}-pip.txt")
+    assert "protobuf" not in by_pip, "pip chooses"
+    (found,) = faults_of(None, environment(**by_pip))
+    assert found.id == "packages.mindspore-protobuf"
+
+
+def test_the_environment_that_view_makes_for_mindinsight_has_no_fault() -> None:
+    versions = {"mindspore": "", "tensorboard": "", "gunicorn": "20.1.0", "setuptools": "80.9.0", **pins(Path(PINS))}
+    assert faults_of(None, environment(**versions)) == []
+
+
+def pins(path: Path) -> dict[str, str]:
+    """Returns the versions that a file of requirements pins for this Python, by package."""
+    found = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        pin, _, condition = line.partition(";")
+        if "==" in pin and not ('"3.12"' in condition and ">=" in condition):
+            found[pin.split("==")[0]] = pin.split("==")[1].strip().replace("*", "0")
+    return found
 
 
 # --- the machine
@@ -209,6 +237,11 @@ def plant_many_tags(path: Path) -> Path:
     return path
 
 
+def plant_lineage_alone(path: Path) -> Path:
+    put(path / f"{summary_name().removesuffix('_MS')}_lineage", (DATA / "mindspore-2.10-lineage.bin").read_bytes())
+    return path
+
+
 def plant_two_ranks(path: Path) -> Path:
     for rank in (0, 1):
         write_summary(path, scalars("loss", range(5)), rank=rank)
@@ -317,6 +350,7 @@ PLANTS: dict[Plant, tuple[str, str, str, set[str]]] = {
     plant_other_format: ("files.format", "wrong", "convert", set()),
     plant_deep: ("mindinsight.depth", "warning", "--summary-base-dir {}/a", set()),
     plant_many_tags: ("mindinsight.tags", "warning", "histogram_regular", set()),
+    plant_lineage_alone: ("files.found", "warning", "lineage and graph pages", set()),
     plant_two_ranks: ("mindinsight.ranks", "warning", "rank_", set()),
     plant_two_writers: ("files.order", "warning", "a directory for each training", set()),
     plant_link: ("mindinsight.links", "warning", "the directory that the link leads to", set()),

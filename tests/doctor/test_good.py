@@ -21,6 +21,7 @@ from ms_summary_bridge.doctor.finding import Finding, build_schema
 from ms_summary_bridge.doctor.look import FILES, HEAD_BYTES, TAIL_BYTES
 from ms_summary_bridge.doctor.packages import find_packages
 from ms_summary_bridge.monitor import Monitor
+from ms_summary_bridge.monitor.config.template import write_template
 from tests.conftest import TrainSmall
 from tests.doctor.facts import NOW, PACKAGES, environment, write_journal
 from tests.eventually import wait_for
@@ -72,7 +73,7 @@ def test_conversions_there_and_back(summary_dir: Path, tmp_path: Path) -> None:
 def test_a_directory_of_the_bridge(tmp_path: Path, train_small: TrainSmall) -> None:
     directory = train_small(tmp_path / "summary", "--callback", "bridge", "--epochs", "1")
     found = assert_good(directory)
-    assert found["tensorboard.reads"].text == "TensorBoard reads 1 directories as they are"
+    assert found["tensorboard.reads"].text == "TensorBoard reads 1 directory directly"
 
 
 def test_a_log_of_tensorboardx_and_its_conversion(tmp_path: Path) -> None:
@@ -162,6 +163,14 @@ def test_a_configuration_of_mindformers(kind: str, tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     config = put(Path("train.yaml"), f"runner_config:\n  epochs: 1\ncallbacks:\n- type: {kind}\n".encode())
     assert assert_good(config)["self.passed"].verdict == "ok"
+
+
+@pytest.mark.parametrize("is_of_mindformers", [False, True])
+def test_a_configuration_that_init_wrote(
+    is_of_mindformers: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert_good(put(Path("train.yaml"), write_template(mindformers=is_of_mindformers).encode()))
 
 
 def test_the_environment_alone() -> None:
