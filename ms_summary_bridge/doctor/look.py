@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+import contextlib
 import os
 import stat
 from collections import deque
@@ -12,10 +12,10 @@ from typing import Final
 import msgspec
 
 from ms_summary_bridge.convert.state import STATE_NAME
+from ms_summary_bridge.doctor.ends import EndReader
 from ms_summary_bridge.doctor.processes import find_writers
 from ms_summary_bridge.errors import EventDecodeError, RecordError
 from ms_summary_bridge.events import Event, FileVersion, Summary
-from ms_summary_bridge.files.event_file import read_batches
 from ms_summary_bridge.files.file_names import (
     LINEAGE,
     LINEAGE_SUFFIX,
@@ -25,19 +25,16 @@ from ms_summary_bridge.files.file_names import (
     format_of_name,
     is_archive,
 )
-from ms_summary_bridge.files.record_decoder import RecordDecoder
-from ms_summary_bridge.files.records import HEADER_BYTES, Damage, Incomplete, Padding, Piece, Record, decode_record
+from ms_summary_bridge.files.records import Damage, Incomplete, Padding, Record, decode_record
 from ms_summary_bridge.formats.plugin_data import WRITER_CONVERT, WRITER_LIVE
 from ms_summary_bridge.monitor.sinks.journal import JOURNAL
 from ms_summary_bridge.runs.archive import make_decoder
 from ms_summary_bridge.runs.log_files import CONVERT, LIVE, SOURCE, EnvelopeDecoder
 
-__all__ = ["FILES", "HEAD_BYTES", "TAIL_BYTES", "FileFacts", "LogFacts", "look_at", "read_ends"]
+__all__ = ["FILES", "FileFacts", "LogFacts", "look_at"]
 
 _ENTRIES: Final = 20_000  # as many as MindInsight looks at
 FILES: Final = 200
-HEAD_BYTES: Final = 1 << 16
-TAIL_BYTES: Final = 1 << 16
 _DECODED: Final = 500  # records at a head, and at a tail: enough for every tag of a step
 _OTHERS: Final = 200  # files of other names that are looked at
 _VERSION_BYTES: Final = 256
@@ -125,6 +122,7 @@ class LogFacts(msgspec.Struct):
 def look_at(target: str) -> LogFacts:
     """Looks at a directory or a file; reads a bounded part of it."""
     log = LogFacts(target, exists=os.path.exists(target))
+    reader = EndReader()
     found: list[FileFacts] = []
     others: list[str] = []
     if os.path.isfile(target):
@@ -135,11 +133,13 @@ def look_at(target: str) -> LogFacts:
     kept = found[:FILES]
     log.passed_over = len(found) - len(kept)
     writers = find_writers([file.path for file in kept])
-    log.files = [_look_into(file, log, writers.get(os.path.realpath(file.path), ())) for file in kept]
+    log.files = [_look_into(file, reader, writers.get(os.path.realpath(file.path), ())) for file in kept]
     log.files.sort(key=lambda file: file.name)
     for path in others[:_OTHERS]:
-        if _begins_like_events(_read(path, 0, _VERSION_BYTES, log)):
-            log.misnamed.append(os.path.relpath(path, target))
+        with contextlib.suppress(OSError):
+            if _begins_like_events(reader.read(path, 0, _VERSION_BYTES)):
+                log.misnamed.append(os.path.relpath(path, target))
+    log.bytes_read = reader.bytes_read
     return log
 
 
@@ -215,66 +215,11 @@ def _stat(path: str, name: str, is_link: bool) -> FileFacts:
     return msgspec.structs.replace(facts, size=status.st_size, mtime=status.st_mtime, mode=mode, problem=problem)
 
 
-def _read(path: str, start: int, count: int, log: LogFacts) -> bytes:
-    """Returns a part of a file, and counts it; nothing of a file that cannot be read."""
-    try:
-        with open(path, "rb", buffering=0) as file:
-            file.seek(start)
-            data = file.read(count) or b""
-    except OSError:
-        return b""
-    log.bytes_read += len(data)
-    return data
-
-
-def read_ends(path: str, size: int, log: LogFacts) -> list[Piece]:
-    """Returns the records at a file's head and tail, and what is wrong between them as far as it was read.
-
-    Raises:
-        OSError: It cannot be opened.
-    """
-    with open(path, "rb"):  # an error here is the file's, later ones are races
-        pass
-    if size <= HEAD_BYTES + TAIL_BYTES:
-        return _pieces(_read(path, 0, size, log), 0)
-    head = _read(path, 0, HEAD_BYTES, log)
-    decoder = RecordDecoder()
-    pieces: list[Piece] = [*decoder.feed(head)]
-    if not pieces and decoder.wanted > size:
-        return [Incomplete(0, size)]
-    if not pieces and decoder.wanted <= HEAD_BYTES + HEADER_BYTES:  # a search that has found nothing
-        pieces.append(Damage(0, HEAD_BYTES, "no whole record") if head.strip(b"\0") else Padding(0, HEAD_BYTES))
-    tail = _pieces(_read(path, size - TAIL_BYTES, TAIL_BYTES, log), size - TAIL_BYTES)
-    # It begins inside a record, most likely; without a whole one behind that nothing can be said.
-    if any(isinstance(piece, Record) for piece in tail):
-        pieces += tail if isinstance(tail[0], Record) else tail[1:]
-    elif isinstance(tail[-1:] and tail[-1], Padding):
-        pieces.append(tail[-1])
-    return pieces
-
-
-def _pieces(data: bytes, offset: int) -> list[Piece]:
-    found: list[Piece] = []
-    for pieces, _ in read_batches(io.BytesIO(data), "", 0, len(data) or 1):
-        found += pieces
-    return [_moved(piece, offset) for piece in found] if offset else found
-
-
-def _moved(piece: Piece, offset: int) -> Piece:
-    if isinstance(piece, Record):
-        return Record(piece.offset + offset, piece.payload)
-    if isinstance(piece, Incomplete):
-        return Incomplete(piece.offset + offset, piece.available)
-    if isinstance(piece, Padding):
-        return Padding(piece.start + offset, piece.end + offset)
-    return Damage(piece.start + offset, piece.end + offset, piece.reason)
-
-
-def _look_into(file: FileFacts, log: LogFacts, pids: Iterable[int]) -> FileFacts:
+def _look_into(file: FileFacts, reader: EndReader, pids: Iterable[int]) -> FileFacts:
     if file.problem:
         return file
     try:
-        pieces = read_ends(file.path, file.size, log)
+        pieces = reader.read_ends(file.path, file.size)
     except OSError as error:
         return msgspec.structs.replace(file, problem=error.strerror or str(error))
     damages = [piece for piece in pieces if isinstance(piece, Damage)]

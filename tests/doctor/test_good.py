@@ -16,9 +16,10 @@ from tensorboardX import SummaryWriter
 
 from ms_summary_bridge.cli.app import main
 from ms_summary_bridge.convert.logdir import convert_logdir
+from ms_summary_bridge.doctor.ends import HEAD_BYTES, TAIL_BYTES
 from ms_summary_bridge.doctor.examine import examine
 from ms_summary_bridge.doctor.finding import Finding, build_schema
-from ms_summary_bridge.doctor.look import FILES, HEAD_BYTES, TAIL_BYTES
+from ms_summary_bridge.doctor.look import FILES
 from ms_summary_bridge.doctor.packages import find_packages
 from ms_summary_bridge.monitor import Monitor
 from ms_summary_bridge.monitor.config.template import write_template
