@@ -35,6 +35,8 @@ _HEAD_BYTES: Final = 1 << 16
 _TAIL_BYTES: Final = 1 << 15
 _PATIENCE_SECS: Final = 600.0  # a graph may take so long to compile
 _CLOCK_SECS: Final = 5.0
+_MOST_PID: Final = 1 << 22  # of Linux
+_MOST_RANKS: Final = 1 << 20  # a journal may say anything
 
 
 class JournalFacts(msgspec.Struct, frozen=True):
@@ -99,7 +101,7 @@ def _read_journal(directory: str, mtime: float, log: LogFacts) -> JournalFacts:
 def _is_alive(header: dict[str, Any]) -> bool | None:
     """Whether the process that wrote a header runs here; one that took over its number began later."""
     pid, began = _whole(header.get("pid")), header.get("wall_time")
-    if not pid or header.get("host") != platform.node() or not isinstance(began, float):
+    if not 0 < pid < _MOST_PID or header.get("host") != platform.node() or not isinstance(began, float):
         return None
     try:
         process = psutil.Process(pid)
@@ -191,7 +193,7 @@ def _check_ranks(log: LogFacts, journals: list[JournalFacts]) -> Finding:
     run = os.path.dirname(newest.directory) if newest is not None else ""
     of_run = [one for one in journals if run in (os.path.dirname(one.directory), one.directory)]
     wanted = max((_whole(one.header.get("ranks"), 1) for one in of_run), default=0)
-    missing = [str(rank) for rank in range(wanted) if rank not in ranks]
+    missing = [str(rank) for rank in range(min(wanted, _MOST_RANKS)) if rank not in ranks]
     if missing:
         text = f"rank: of {wanted} ranks, {named(missing)} left nothing here"
         return fault("self.rank", "warning", text, "look on their nodes, or give all ranks a save_dir on a shared disk")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import platform
 import shutil
 import socket
 import subprocess
@@ -11,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.convert.state import STATE_NAME, load_state
@@ -25,6 +29,17 @@ from tests.mindspore_run import START, event, histogram, image, scalar, scalars,
 from tests.scripted import build_file, flip_bit, put, tensorboard_name
 
 ENVIRONMENTS_OF_TOOLS = Path(__file__).resolve().parents[2] / "tools" / "environments"
+LINE = ["kind", "pid", "host", "rank", "ranks", "wall_time", "step"]
+ANYTHING = st.one_of(
+    st.none(),
+    st.integers(),
+    st.floats(allow_nan=False),
+    st.text(max_size=3),
+    st.lists(st.integers(), max_size=1),
+    st.just(platform.node()),
+    st.sampled_from(["header", "sample", "end"]),
+    st.just(10**30),
+)
 DATA = Path(__file__).resolve().parents[1] / "data"
 Plant = Callable[[Path], Path]
 DAY = 86_400
@@ -397,6 +412,20 @@ def test_what_cannot_be_read_is_named_and_not_waited_for(tmp_path: Path) -> None
     assert tensorboard_name() in found.text
     assert tensorboard_name(START + 1) in found.text
     assert "chmod u+r" in found.mend
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.binary(max_size=200), line=st.dictionaries(st.sampled_from(LINE), ANYTHING), cut=st.integers(0, 400))
+def test_whatever_lies_there_it_is_told_and_never_a_traceback(
+    data: bytes, line: dict[str, object], cut: int, tmp_path: Path
+) -> None:
+    for name in (summary_name(), tensorboard_name(), "ms_summary_bridge.mindspore.archive", "other", "graph.pb"):
+        whole = build_file("mindspore" if "summary" in name else "tensorboard", range(5))
+        put(tmp_path / name, whole[:cut] + data + whole[cut:])
+    put(tmp_path / STATE_NAME, data)
+    put(tmp_path / "metrics.jsonl", json.dumps({"kind": "header", **line}).encode() + b"\n" + data)
+    put(tmp_path / "train.yaml", data)
+    assert all(finding.mend for target in (tmp_path, tmp_path / "train.yaml") for finding in faults_of(target))
 
 
 # --- configurations
