@@ -24,8 +24,8 @@ def doctor(
         str | None,
         typer.Argument(
             metavar="[PATH|CONFIG]",
-            help="A directory or file of a run, or a YAML file of the monitor or MindFormers; without it the "
-            "environment alone.",
+            help="A directory or file of a run, a YAML file of the monitor or MindFormers, or the number of a process "
+            "that trains; without it the environment alone.",
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,

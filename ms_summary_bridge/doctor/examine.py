@@ -13,8 +13,9 @@ from ms_summary_bridge.doctor.logs import check_damage, check_found, check_times
 from ms_summary_bridge.doctor.look import LogFacts, look_at
 from ms_summary_bridge.doctor.machine import PortFacts, check_disk, check_ports, find_disk, find_ports
 from ms_summary_bridge.doctor.packages import PackageFacts, check_packages, find_packages
+from ms_summary_bridge.doctor.processes import find_process
 from ms_summary_bridge.doctor.states import check_states
-from ms_summary_bridge.doctor.trainings import check_rank_here, check_training, read_journals
+from ms_summary_bridge.doctor.trainings import check_process, check_rank_here, check_training, read_journals
 from ms_summary_bridge.doctor.viewers import check_mindinsight, check_tensorboard
 from ms_summary_bridge.files.arguments import check_path
 from ms_summary_bridge.training.distributed import find_process_rank
@@ -36,7 +37,8 @@ def examine(
     It writes nothing, and reads heads and tails: as much of a large directory as of a middling one.
 
     Args:
-        target: A directory or file of any run, a YAML file of the monitor or of MindFormers, or None.
+        target: A directory or file of any run, a YAML file of the monitor or of MindFormers, the number of a process
+            that trains, or None.
         packages: What is installed; by default it is looked up.
         ports: Which ports are taken; by default they are tried.
         now: Seconds since the epoch; by default those of the clock.
@@ -60,6 +62,12 @@ def examine(
         disk = find_disk(place or os.path.dirname(os.path.abspath(path)))
         journals = read_journals(log)
         findings += [*check_disk(disk), *check_config(facts, journals, disk, find_process_rank(os.environ))]
+    elif path.isdecimal() and not os.path.exists(path):
+        process = find_process(int(path))
+        findings += check_process(process)
+        if process.logs:
+            log = look_at(os.path.commonpath([os.path.dirname(name) for name in process.logs]))
+            findings += _examine_log(log, packages, now)
     else:
         log = look_at(path)
         findings += _examine_log(log, packages, now)

@@ -7,9 +7,14 @@ import os
 from collections.abc import Collection
 from typing import Final
 
+import msgspec
+import psutil
+
+from ms_summary_bridge.files.file_names import format_of_name
+from ms_summary_bridge.monitor.sinks.journal import JOURNAL
 from ms_summary_bridge.monitor.watchdog.heartbeat import Beat, HeartbeatReader
 
-__all__ = ["find_beat", "find_writers"]
+__all__ = ["ProcessFacts", "find_beat", "find_process", "find_writers"]
 
 _PROC: Final = "/proc"
 _HEARTBEAT: Final = "/memfd:ms_summary_bridge heartbeat"
@@ -29,6 +34,39 @@ def find_writers(paths: Collection[str]) -> dict[str, list[int]]:
                 if link in wanted and _is_written(pid, number) and pid not in found.setdefault(link, []):
                     found[link].append(pid)
     return {path: pids for path, pids in found.items() if pids}
+
+
+class ProcessFacts(msgspec.Struct, frozen=True):
+    """A process that may train."""
+
+    pid: int
+    is_alive: bool
+    logs: list[str] = []
+    """Event files and journals that it and its children write, sorted."""
+    environment: dict[str, str] = {}
+
+
+def find_process(pid: int) -> ProcessFacts:
+    """Looks at a process of this user's."""
+    try:
+        process = psutil.Process(pid)
+        family = [process, *process.children(recursive=True)]
+    except (psutil.Error, OverflowError):
+        return ProcessFacts(pid, is_alive=False)
+    logs = {
+        link
+        for one in family
+        for number, link in _descriptors(one.pid)
+        if _is_log(os.path.basename(link)) and _is_written(one.pid, number)
+    }
+    environment: dict[str, str] = {}
+    with contextlib.suppress(psutil.Error, OSError):
+        environment = process.environ()
+    return ProcessFacts(pid, True, sorted(logs), environment)
+
+
+def _is_log(name: str) -> bool:
+    return name == JOURNAL or bool(format_of_name(name))
 
 
 def find_beat(pid: int) -> Beat | None:

@@ -19,15 +19,23 @@ from ms_summary_bridge.doctor.finding import Finding, Verdict, counted, fault, g
 from ms_summary_bridge.doctor.logs import say_age
 from ms_summary_bridge.doctor.look import LogFacts
 from ms_summary_bridge.doctor.machine import DiskFacts
-from ms_summary_bridge.doctor.processes import find_beat
+from ms_summary_bridge.doctor.processes import ProcessFacts, find_beat
 from ms_summary_bridge.files.file_names import MINDSPORE, parse_name
 from ms_summary_bridge.monitor.sinks.journal import JOURNAL, json_lines
 from ms_summary_bridge.monitor.watchdog.heartbeat import Beat
 from ms_summary_bridge.runs.log_files import CONVERT
-from ms_summary_bridge.training.distributed import ProcessRank
+from ms_summary_bridge.training.distributed import ProcessRank, find_process_rank
 from ms_summary_bridge.training.phases import START
 
-__all__ = ["PASS_IT", "JournalFacts", "check_rank_here", "check_training", "check_writable", "read_journals"]
+__all__ = [
+    "PASS_IT",
+    "JournalFacts",
+    "check_process",
+    "check_rank_here",
+    "check_training",
+    "check_writable",
+    "read_journals",
+]
 
 PASS_IT: Final = "model.train(..., callbacks=[SummaryBridge(...)]), or callbacks=build_monitor_callbacks(FILE)"
 _JOURNALS: Final = 64
@@ -110,6 +118,19 @@ def _is_alive(header: dict[str, Any]) -> bool | None:
         return False
     except psutil.Error:
         return None
+
+
+def check_process(facts: ProcessFacts) -> Iterator[Finding]:
+    """Yields what a process tells of its training."""
+    if not facts.is_alive:
+        text = f"no process {facts.pid} of this user runs here"
+        mend = "give its directory instead, or its number on the machine it runs on"
+        yield fault("training.running", "wrong", text, mend)
+    elif not facts.logs:
+        text = f"passed: pid {facts.pid} writes no event file and no journal"
+        mend = f"{PASS_IT}; of several ranks it may be another's to write"
+        yield fault("self.passed", "wrong", text, mend)
+        yield check_rank_here(find_process_rank(facts.environment))
 
 
 def check_training(log: LogFacts, journals: list[JournalFacts], disk: DiskFacts, now: float) -> Iterator[Finding]:
@@ -203,6 +224,6 @@ def _check_ranks(log: LogFacts, journals: list[JournalFacts]) -> Finding:
 
 
 def check_rank_here(place: ProcessRank) -> Finding:
-    """Returns which rank a training would be that is started from this shell."""
+    """Returns which rank a training has, or would have that is started from this shell."""
     text = f"rank: {place.rank} of {place.ranks} (from {place.source})"
-    return good("self.rank", f"{text} for what is started here")
+    return good("self.rank", f"{text} by the environment")

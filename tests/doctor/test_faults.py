@@ -414,6 +414,19 @@ def test_what_cannot_be_read_is_named_and_not_waited_for(tmp_path: Path) -> None
     assert "chmod u+r" in found.mend
 
 
+def test_a_process_that_writes_nothing_and_one_that_is_gone_are_told() -> None:
+    rank = {"RANK_ID": "1", "RANK_SIZE": "2"}
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=rank) as process:
+        assert process.stdin is not None
+        found = {finding.id: finding for finding in examine(str(process.pid), packages=PACKAGES, ports=[]).findings}
+        process.stdin.write(b"\n")
+    assert found["self.passed"].verdict == "wrong"
+    assert "build_monitor_callbacks" in found["self.passed"].mend
+    assert found["self.rank"].text.startswith("rank: 1 of 2 ")
+    (gone,) = faults_of(Path(str(process.pid)))
+    assert (gone.id, gone.verdict, "directory" in gone.mend) == ("training.running", "wrong", True)
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary(max_size=200), line=st.dictionaries(st.sampled_from(LINE), ANYTHING), cut=st.integers(0, 400))
 def test_whatever_lies_there_it_is_told_and_never_a_traceback(

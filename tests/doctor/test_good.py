@@ -34,7 +34,7 @@ DATA = Path(__file__).resolve().parents[1] / "data"
 README = DATA.parents[1] / "README.md"
 
 
-def findings_of(target: Path | None) -> dict[str, Finding]:
+def findings_of(target: Path | str | None) -> dict[str, Finding]:
     return {finding.id: finding for finding in examine(target, packages=PACKAGES, ports=[]).findings}
 
 
@@ -44,7 +44,7 @@ def assert_good(target: Path | None) -> dict[str, Finding]:
     return findings_of(target)
 
 
-def blamed(target: Path | None) -> list[Finding]:
+def blamed(target: Path | str | None) -> list[Finding]:
     found = examine(target, packages=PACKAGES, ports=[]).findings
     return [finding for finding in found if finding.verdict in ("wrong", "warning")]
 
@@ -146,6 +146,8 @@ def test_a_training_that_runs(tmp_path: Path) -> None:
         found = findings_of(tmp_path)
         assert found["training.running"].text.startswith(f"pid {process.pid} trains now: step 5, in ")
         assert found["self.passed"].verdict == "ok"
+        assert blamed(str(process.pid)) == []
+        assert findings_of(str(process.pid)).keys() == found.keys()
         assert found["files.close"].text.startswith("being written now: 2 files, by pid ")
     finally:
         process.communicate("", timeout=60)
