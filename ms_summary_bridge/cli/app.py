@@ -18,6 +18,7 @@ from ms_summary_bridge._version import __version__
 from ms_summary_bridge.cli.aggregate import aggregate
 from ms_summary_bridge.cli.config import make_config_app
 from ms_summary_bridge.cli.convert import convert
+from ms_summary_bridge.cli.doctor import doctor
 from ms_summary_bridge.cli.export import export
 from ms_summary_bridge.cli.output import discard_output, print_json, print_wide, printable
 from ms_summary_bridge.cli.view import view
@@ -27,7 +28,7 @@ __all__ = ["EXIT_CODES", "app", "main"]
 
 EXIT_CODES: Final = {
     0: "done; a file that ends inside a record is no fault, it is reported",
-    1: "failed, or verify found a difference",
+    1: "failed, verify found a difference, or doctor something wrong",
     2: "wrong usage or configuration",
     3: "done in part: damaged records or unreadable files, which are named",
     4: "with --strict only: something could not be represented",
@@ -111,6 +112,7 @@ def verify(
 app.command(epilog=_EXIT_TEXT)(export)
 app.command(epilog=_EXIT_TEXT)(aggregate)
 app.command(epilog=_EXIT_TEXT)(view)
+app.command(epilog=_EXIT_TEXT)(doctor)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

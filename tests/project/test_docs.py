@@ -68,7 +68,7 @@ def commands() -> list[list[str]]:
 
 
 def is_synopsis(words: list[str]) -> bool:
-    return not {"SRC", "A", "DIR"}.isdisjoint(words)
+    return not {"SRC", "A", "DIR", "[PATH|CONFIG]"}.isdisjoint(words)
 
 
 RUNNABLE = [words for words in commands() if words[0] == PROGRAM and not is_synopsis(words)]

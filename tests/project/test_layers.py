@@ -25,7 +25,7 @@ FLOORS: list[set[str]] = [
     {"export", "live_writer", "mirror"},
     {"callback", "viewers"},
     {"monitor"},
-    {"aggregate", "mindformers", "tensorboard_plugin"},
+    {"aggregate", "doctor", "mindformers", "tensorboard_plugin"},
     {"cli"},
     {"__main__"},
 ]
