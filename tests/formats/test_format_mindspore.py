@@ -30,6 +30,7 @@ from ms_summary_bridge.events import Decoder, Encoded, Event, FileVersion, LostV
 from ms_summary_bridge.formats.mindspore import FILE_VERSION, MindSporeDecoder, MindSporeEncoder
 from ms_summary_bridge.formats.protos import ms_pb
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor, Value
+from tests.codec_contract import without_names
 
 
 def encode_one(value: Value, format: str = "", **parts: Any) -> Encoded:
@@ -382,7 +383,6 @@ def test_the_payload_of_a_nan_is_what_mindspore_wrote(tmp_path: Path) -> None:
 import sys
 import numpy, mindspore
 from mindspore.train.summary import SummaryRecord
-from tests.codec_contract import without_names
 bits = numpy.array([0x7FC00001, 0xFFC12345, 0x7FC00000, 0xFF800000, 1, 0x80000000], numpy.uint32).view(numpy.float32)
 with SummaryRecord(sys.argv[1]) as record:
     for step, value in enumerate(bits):
