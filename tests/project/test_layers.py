@@ -25,8 +25,8 @@ FLOORS: list[set[str]] = [
     {"export", "live_writer", "mirror"},
     {"callback", "viewers"},
     {"monitor"},
-    {"aggregate", "mindformers", "tensorboard_plugin"},
-    {"cli"},
+    {"aggregate", "mindformers", "states"},
+    {"cli", "tensorboard_plugin"},
     {"__main__"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
