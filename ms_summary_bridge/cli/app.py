@@ -21,6 +21,7 @@ from ms_summary_bridge.cli.convert import convert
 from ms_summary_bridge.cli.export import export
 from ms_summary_bridge.cli.output import discard_output, print_json, print_wide, printable
 from ms_summary_bridge.cli.view import view
+from ms_summary_bridge.cli.watch import watch
 from ms_summary_bridge.errors import BridgeError
 
 __all__ = ["EXIT_CODES", "app", "main"]
@@ -111,6 +112,7 @@ def verify(
 app.command(epilog=_EXIT_TEXT)(export)
 app.command(epilog=_EXIT_TEXT)(aggregate)
 app.command(epilog=_EXIT_TEXT)(view)
+app.command(epilog=_EXIT_TEXT)(watch)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
