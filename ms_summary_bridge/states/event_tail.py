@@ -15,13 +15,13 @@ import msgspec
 
 from ms_summary_bridge.errors import EventDecodeError
 from ms_summary_bridge.events import SessionLog, Summary
-from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD
+from ms_summary_bridge.files.file_names import LINEAGE, MINDSPORE, TENSORBOARD
 from ms_summary_bridge.files.record_decoder import RecordDecoder
 from ms_summary_bridge.files.records import Damage, Piece, Record
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats.sessions.hparams import END_TAG, read_session_end
 from ms_summary_bridge.formats.sessions.lineage import read_lineage
-from ms_summary_bridge.runs.archive import LINEAGE, make_decoder
+from ms_summary_bridge.runs.archive import make_decoder
 from ms_summary_bridge.states.facts import RankFacts, role_of
 from ms_summary_bridge.states.judgement import End
 from ms_summary_bridge.states.reading import Reading, read_at

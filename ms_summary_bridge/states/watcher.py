@@ -12,8 +12,7 @@ from typing import Final
 
 import psutil
 
-from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD
-from ms_summary_bridge.runs.archive import LINEAGE
+from ms_summary_bridge.files.file_names import LINEAGE, MINDSPORE, TENSORBOARD
 from ms_summary_bridge.states.event_tail import EventTail
 from ms_summary_bridge.states.facts import RankFacts
 from ms_summary_bridge.states.journal_tail import JournalTail
