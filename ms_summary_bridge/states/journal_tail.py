@@ -5,6 +5,8 @@ Lines are read as anything may stand in them: one that is no JSON, or has other 
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import math
 import os
 import stat
@@ -42,6 +44,7 @@ class JournalTail(msgspec.Struct):
         start: Where the last reading began.
         unread: How many lines could not be taken.
         has_header: Whether its newest header was met, or looked for.
+        stop: Why the training was stopped; empty where it was not.
         fault: Why it could not be read; empty where it could.
     """
 
@@ -54,6 +57,7 @@ class JournalTail(msgspec.Struct):
     start: int = 0
     unread: int = 0
     has_header: bool = False
+    stop: str = ""
     fault: str = ""
 
     @property
@@ -78,6 +82,7 @@ class JournalTail(msgspec.Struct):
             self.fault = "not a regular file"
             return
         if self.is_replaced(status):  # what it said before stays true
+            self._finish(facts, reading)
             self.size, self.offset = 0, 0
         if status.st_size == self.size:
             return
@@ -92,15 +97,28 @@ class JournalTail(msgspec.Struct):
         except OSError as error:
             self.fault = f"cannot be read: {error.strerror or error}"
             return
+        is_cut = self.start > self.offset
+        self.offset = self.start + self._take_lines(data, facts, is_cut=is_cut)
+
+    def _finish(self, facts: RankFacts, reading: Reading) -> None:
+        """Reads the rest of a full journal, which has another name by now: `metrics.<n>.jsonl`."""
+        root, ending = os.path.splitext(self.path)
+        for path in sorted(glob.glob(f"{glob.escape(root)}.*{ending}")):
+            with contextlib.suppress(OSError):
+                if os.stat(path).st_ino == self.inode:
+                    self._take_lines(read_at(path, self.offset, _MOST_BYTES, reading), facts, is_cut=False)
+
+    def _take_lines(self, data: bytes, facts: RankFacts, *, is_cut: bool) -> int:
+        """Takes the whole lines; returns the bytes of them, and of what stands before the first if that is cut."""
         lines = data.split(b"\n")
-        end = self.start + len(data) - len(lines.pop())  # the last line is not whole yet
-        if self.start > self.offset and lines:
-            del lines[0]  # the line that the window begins in
-        self.offset = end
+        size = len(data) - len(lines.pop())
+        if is_cut and lines:
+            del lines[0]
         samples = len(lines) - _MOST_SAMPLES
         for number, raw in enumerate(lines):
             if raw and (number >= samples or _SAMPLE not in raw):
                 self._take(raw, facts)
+        return size
 
     def find_header(self, facts: RankFacts, reading: Reading) -> None:
         """Looks for the newest header before what was read, where none was: it says which process it is."""
@@ -139,15 +157,17 @@ class JournalTail(msgspec.Struct):
             self.has_header = facts.has_journal = facts.records_end = True
             facts.began = max(facts.began, wall_time)
             facts.host, facts.pid = _text(line.get("host")), _whole(line.get("pid"))
-            facts.hang = None
+            facts.hang, self.stop = None, ""
         elif kind == "sample":
             facts.has_journal = facts.records_end = True
             self._take_sample(line, step, wall_time, facts)
         elif kind == "milestone":
             facts.milestones.append((step, wall_time, _text(line.get("text"))))
+        elif kind == "stop":
+            self.stop = _text(line.get("text"))
         elif kind == "end":
             reason = _text(line.get("reason"))
-            words = f"the training ended by {reason}" if reason else "the journal has its end"
+            words = f"the training ended by {reason}" if reason else self.stop or "the journal has its end"
             facts.take_end(End(wall_time, bool(reason), words))
             facts.began = 0.0  # by the order of the lines, whatever the clocks say
         elif kind == "hang":

@@ -287,6 +287,33 @@ def test_the_newest_header_is_found_before_the_tail(tmp_path: Path) -> None:
     assert (run.state, run.evidence) == ("failed", (f"process {child.pid} is gone, and no end was recorded",))
 
 
+def test_a_training_that_an_alarm_has_stopped_says_so(tmp_path: Path) -> None:
+    stop = {"kind": "stop", "step": 2, "wall_time": START + 3.0, "text": "stopped for nonfinite"}
+    end = {"kind": "end", "step": 2, "wall_time": START + 4.0, "text": "training ended", "reason": ""}
+    write_lines(tmp_path / "run" / "rank_0" / "metrics.jsonl", HEADER, sample(1), stop, end)
+    run = look(tmp_path)["run"]
+    assert (run.state, run.evidence) == ("ended", ("stopped for nonfinite",))
+
+
+def test_a_journal_that_is_full_is_read_to_its_end(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "run" / "rank_0" / "metrics.jsonl", HEADER, sample(1))
+    watched = Watched(tmp_path)
+    watched.look(START + 2)
+    alert = {
+        "kind": "alert",
+        "rule": "loss_spike",
+        "severity": "warning",
+        "step": 2,
+        "rank": 0,
+        "wall_time": START + 2.0,
+    }
+    write_lines(path, sample(2), alert)
+    path.rename(path.with_name("metrics.1.jsonl"))
+    write_lines(path, {**HEADER, "wall_time": START + 3.0}, sample(3))
+    run = watched.look(START + 4)["run"]
+    assert (run.step, run.main.losses, [alarm.rule for alarm in run.alarms]) == (3, (0.5, 0.5, 0.5), ["loss_spike"])
+
+
 def test_a_hang_a_recovery_and_a_death(tmp_path: Path) -> None:
     rank = tmp_path / "run" / "rank_0"
     write_lines(rank / "metrics.jsonl", HEADER, sample(1), sample(2))
