@@ -7,15 +7,25 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.text import Text
 
+from ms_summary_bridge.cli.cells import (
+    fit,
+    show_age,
+    show_memory,
+    show_moment,
+    show_number,
+    show_rate,
+    sparkline,
+    wrap,
+)
 from ms_summary_bridge.cli.output import printable
 from ms_summary_bridge.cli.watch_view import HELP, Row, WatchView
 from ms_summary_bridge.states.judgement import State
-from ms_summary_bridge.states.run_state import RankState, RunState
+from ms_summary_bridge.states.run_state import RunState
 
-__all__ = ["render_page", "render_table", "sparkline"]
+__all__ = ["render_page", "render_table"]
 
 _STYLES: Final[dict[State, str]] = {
     "non-finite": "bold white on red",
@@ -25,64 +35,8 @@ _STYLES: Final[dict[State, str]] = {
     "ended": "cyan",
     "unknown": "dim",
 }
-_BARS: Final = "▁▂▃▄▅▆▇█"
-_ASCII_BARS: Final = "_.,-~=*#"
 _WIDE, _MIDDLE, _NARROW = 150, 110, 70
 _MOST_LINES: Final = 12
-_THOUSAND_DAYS: Final = 999.5 * 86400
-
-
-def sparkline(values: Sequence[float], width: int, *, is_ascii: bool = False) -> str:
-    """Returns the last values as bars; several in one where they are more than `width`; `x` is not finite."""
-    bars = _ASCII_BARS if is_ascii else _BARS
-    count = min(len(values), max(0, width))
-    groups = [values[len(values) * n // count : len(values) * (n + 1) // count] for n in range(count)]
-    means = [math.fsum(group) / len(group) if all(map(math.isfinite, group)) else math.nan for group in groups]
-    finite = [mean for mean in means if math.isfinite(mean)]
-    low, high = min(finite, default=0.0), max(finite, default=0.0)
-    scale = (len(bars) - 1) / (high - low) if high > low else 0.0
-    return "".join(bars[round((mean - low) * scale)] if math.isfinite(mean) else "x" for mean in means)
-
-
-def _age(now: float, last_time: float) -> str:
-    if not last_time:
-        return "-"
-    secs = max(0.0, now - last_time)
-    if secs >= _THOUSAND_DAYS:
-        return f"{secs / 86400 / 365.25:.0f}y"
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if secs >= size:
-            return f"{secs / size:.0f}{unit}"
-    return f"{secs:.0f}s"
-
-
-def _number(value: float | None, digits: int = 4) -> str:
-    return "-" if value is None else f"{value:.{digits}g}"
-
-
-def _rate(rank: RankState) -> str:
-    if rank.rate is None:
-        return "-"
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if rank.rate >= size:
-            return f"{rank.rate / (1e3 if letter == 'k' else size):.3g}{letter} {rank.rate_unit}"
-    return f"{rank.rate:.3g} {rank.rate_unit}"
-
-
-def _memory(mib: float | None) -> str:
-    return "-" if mib is None else f"{mib / 1024:.1f}G" if mib >= 1024 else f"{mib:.0f}M"
-
-
-def _fit(text: str, width: int, *, keeps_end: bool = False, is_right: bool = False, is_ascii: bool = False) -> str:
-    """Returns a text in just so many cells; what is too long is cut, a path at its beginning."""
-    if cell_len(text) > width:
-        mark = "~" if is_ascii else "…"
-        if keeps_end:
-            while cell_len(text) > width - 1:
-                text = text[1:]
-            return set_cell_size(mark + text, width)
-        return set_cell_size(set_cell_size(text, max(0, width - 1)).rstrip() + mark, width)
-    return " " * (width - cell_len(text)) + text if is_right else set_cell_size(text, width)
 
 
 class _Column:
@@ -122,12 +76,12 @@ def _cells(row: Row, columns: Sequence[_Column], now: float, is_ascii: bool) -> 
         "run": (printable(row.name), "bold" if row.is_trouble else ""),
         "state": (row.state, _STYLES[row.state]),
         "step": ("-" if row.step is None else str(row.step), ""),
-        "loss": (_number(rank.loss), "bold red" if is_bad else ""),
-        "lr": (_number(rank.lr, 3), ""),
-        "rate": (_rate(rank), ""),
-        "memory": (_memory(rank.memory), ""),
+        "loss": (show_number(rank.loss), "bold red" if is_bad else ""),
+        "lr": (show_number(rank.lr, 3), ""),
+        "rate": (show_rate(rank), ""),
+        "memory": (show_memory(rank.memory), ""),
         "ranks": ("" if row.is_rank else str(len(row.run.ranks)), ""),
-        "age": (_age(now, row.last_time), ""),
+        "age": (show_age(now, row.last_time), ""),
         "evidence": (_evidence(row), "dim" if not row.is_trouble else ""),
     }
     alarms = str(row.alarms) if row.alarms else "-"
@@ -163,7 +117,7 @@ def render_table(
         is_ascii: Whether the terminal shows nothing else.
     """
     columns = _columns(width, rows)
-    head = "  ".join(_fit(column.title, column.width, is_right=column.is_right) for column in columns)
+    head = "  ".join(fit(column.title, column.width, is_right=column.is_right) for column in columns)
     lines = [Text(head[:width].rstrip(), "bold")]
     has_column = columns[-1].title == "evidence"
     sizes = [1 if has_column or not (row.is_trouble or row.problems) else 2 for row in rows]
@@ -176,13 +130,13 @@ def render_table(
             line.append("  " if number else "")
             keeps_end = column.title == "run"
             line.append(
-                _fit(text, column.width, keeps_end=keeps_end, is_right=column.is_right, is_ascii=is_ascii), style
+                fit(text, column.width, keeps_end=keeps_end, is_right=column.is_right, is_ascii=is_ascii), style
             )
         if index == cursor:
             line.stylize("reverse")
         lines.append(line)
         if sizes[index] == 2:
-            lines.append(Text(_fit(f"  {_evidence(row)}", width, is_ascii=is_ascii).rstrip(), "dim"))
+            lines.append(Text(fit(f"  {_evidence(row)}", width, is_ascii=is_ascii).rstrip(), "dim"))
     return lines
 
 
@@ -230,7 +184,7 @@ def render_page(
             title.append(f"{count} {state}", _STYLES[state])
             title.append("  ")
     title.truncate(width)
-    said = [Text(_fit(printable(note), width, is_ascii=is_ascii).rstrip(), "yellow") for note in notes[-2:]]
+    said = [Text(fit(printable(note), width, is_ascii=is_ascii).rstrip(), "yellow") for note in notes[-2:]]
     room = max(1, height - 2 - len(said))
     opened = next((run for run in runs if run.name == view.opened), None) if view.opened is not None else None
     if opened is not None:
@@ -246,17 +200,17 @@ def render_page(
         shown += [f"filter {view.pattern}"] if view.pattern and view.typed is None else []
         foot = f"/{view.typed}_" if view.typed is not None else f"{', '.join(shown)}   {HELP}"
     body += [Text("")] * (room - len(body))
-    lines = [title, *body[:room], *said, Text(_fit(printable(foot), width, is_ascii=is_ascii).rstrip(), "dim")]
+    lines = [title, *body[:room], *said, Text(fit(printable(foot), width, is_ascii=is_ascii).rstrip(), "dim")]
     return Text("\n", no_wrap=True, overflow="crop").join(lines)
 
 
 def _render_run(run: RunState, width: int, height: int, now: float, is_ascii: bool) -> list[Text]:
     main = run.main
-    lines = [Text(_fit(printable(run.name), width, keeps_end=True).rstrip(), "bold")]
+    lines = [Text(fit(printable(run.name), width, keeps_end=True).rstrip(), "bold")]
 
     def say(title: str, text: str, style: str = "") -> None:
-        for number, part in enumerate(_wrap(printable(text), width - 12)):
-            line = Text(_fit("" if number else title, 12), "dim")
+        for number, part in enumerate(wrap(printable(text), width - 12)):
+            line = Text(fit("" if number else title, 12), "dim")
             line.append(part, style)
             lines.append(line)
 
@@ -267,16 +221,16 @@ def _render_run(run: RunState, width: int, height: int, now: float, is_ascii: bo
     say("step", "-" if run.step is None else str(run.step))
     if main.losses:
         of_rank = f" of rank {main.rank}" if len(run.ranks) > 1 else ""
-        say("loss", f"{_number(main.loss, 6)} at step {main.loss_step}  ({main.loss_tag}{of_rank})")
+        say("loss", f"{show_number(main.loss, 6)} at step {main.loss_step}  ({main.loss_tag}{of_rank})")
         say("", sparkline(main.losses, max(1, min(120, width - 12)), is_ascii=is_ascii), "blue")
-    say("lr", _number(main.lr, 6))
-    say("rate", _rate(main))
-    say("memory", _memory(main.memory))
-    say("age", _age(now, run.last_time))
+    say("lr", show_number(main.lr, 6))
+    say("rate", show_rate(main))
+    say("memory", show_memory(main.memory))
+    say("age", show_age(now, run.last_time))
     for alarm in run.alarms[-_MOST_LINES:]:
-        say("alarm", f"{_moment(alarm.wall_time)} {alarm.headline()}", "red")
+        say("alarm", f"{show_moment(alarm.wall_time)} {alarm.headline()}", "red")
     for step, wall_time, text in run.milestones[-_MOST_LINES:]:
-        say("milestone", f"{_moment(wall_time)} step {step}: {text}")
+        say("milestone", f"{show_moment(wall_time)} step {step}: {text}")
     for problem in run.problems[:_MOST_LINES]:
         say("problem", problem, "yellow")
     if len(run.ranks) > 1:
@@ -285,23 +239,3 @@ def _render_run(run: RunState, width: int, height: int, now: float, is_ascii: bo
         rows.sort(key=lambda row: not row.is_trouble)
         lines += render_table(rows, width, now, height=max(2, height - len(lines)), is_ascii=is_ascii)
     return lines
-
-
-def _moment(wall_time: float) -> str:
-    try:
-        return time.strftime("%m-%d %H:%M:%S", time.localtime(wall_time))
-    except (OverflowError, ValueError, OSError):
-        return "-"
-
-
-def _wrap(text: str, width: int) -> list[str]:
-    """Returns lines of at most so many cells, broken at blanks, else behind a slash, else anywhere."""
-    lines = []
-    while cell_len(text) > width > 0:
-        piece = set_cell_size(text, width).rstrip(" ") or text[:1]
-        piece = piece if text.startswith(piece) else text[: len(piece)]
-        place = max(piece.rfind(" "), piece.rfind("/"))
-        piece = piece[: place + 1] if place > 0 else piece
-        lines.append(piece.rstrip())
-        text = text[len(piece) :].lstrip()
-    return [*lines, text]

@@ -22,8 +22,9 @@ import pytest
 from rich.cells import cell_len
 
 from ms_summary_bridge.cli.app import main
+from ms_summary_bridge.cli.cells import sparkline
 from ms_summary_bridge.cli.keys import split_keys
-from ms_summary_bridge.cli.watch_page import render_page, render_table, sparkline
+from ms_summary_bridge.cli.watch_page import render_page, render_table
 from ms_summary_bridge.cli.watch_view import SORTS, WatchView, make_rows
 from ms_summary_bridge.states.run_state import RunState
 from ms_summary_bridge.states.watcher import RunWatcher
@@ -300,7 +301,9 @@ def test_sparklines() -> None:
     assert sparkline([1.0, math.nan, 2.0], 8) == "▁x█"
     assert sparkline([1.0, 1.0], 8) == "▁▁"
     assert sparkline([], 8) == ""
-    assert sparkline([math.inf], 8) == "x"
+    assert sparkline([math.inf, -math.inf], 1) == "x"
+    assert sparkline([-1.7e308, 1.7e308], 8) == "▁█"
+    assert sparkline([1.7e308, 1.7e308, 0.0, 0.0], 2) == "█▁"
     assert sparkline(list(map(float, range(100))), 10) == "▁▂▃▃▄▅▆▆▇█"
 
 
