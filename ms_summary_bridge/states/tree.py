@@ -25,6 +25,7 @@ _RANK: Final = re.compile(r"rank_(\d{1,6})", re.ASCII)
 _SUMMARY: Final = "summary"
 _SETTLED_NS: Final = 2_000_000_000  # a directory changed so lately may change again within one tick of its clock
 _LISTED_SECS: Final = 60.0  # for file systems that keep no time of a directory
+_MOST_LISTED_AGAIN: Final = 1000  # a data set beside the runs
 _MOST_DEPTH: Final = 40
 
 
@@ -53,6 +54,8 @@ class FoundRun(msgspec.Struct):
 class _Listing(msgspec.Struct):
     mark: tuple[int, int]
     listed: float
+    count: int
+    """Of all that is in it."""
     below: list[tuple[str, str]]
     """Name and path of each directory in it."""
     files: list[tuple[str, str]]
@@ -110,12 +113,14 @@ class Tree:
 
     def _list(self, path: str, status: os.stat_result, now: float, reading: Reading) -> _Listing:
         known, mark = self._listings.get(path), (status.st_mtime_ns, status.st_ino)
-        if known is not None and known.mark == mark and now - known.listed < _LISTED_SECS:
+        is_recent = known is not None and (now - known.listed < _LISTED_SECS or known.count > _MOST_LISTED_AGAIN)
+        if known is not None and known.mark == mark and is_recent:
             return known
         reading.listed += 1
         below: list[tuple[str, str]] = []
         files: list[tuple[str, str]] = []
-        with os.scandir(path) as entries:
+        with os.scandir(path) as listing:
+            entries = list(listing)
             for entry in entries:
                 name = entry.name
                 if name.startswith("."):
@@ -130,7 +135,7 @@ class Tree:
             mark = (-1, -1)
         if known is not None and known.files == files:
             files = known.files
-        return _Listing(mark, now, sorted(below, reverse=True), sorted(files))
+        return _Listing(mark, now, len(entries), sorted(below, reverse=True), sorted(files))
 
 
 def _group(source: str, found: list[tuple[str, list[tuple[str, str]]]]) -> list[FoundRun]:
