@@ -133,9 +133,10 @@ class Tree:
                     files.append((name, entry.path))
         if now * 1e9 - status.st_mtime_ns < _SETTLED_NS:
             mark = (-1, -1)
+        files.sort()
         if known is not None and known.files == files:
             files = known.files
-        return _Listing(mark, now, len(entries), sorted(below, reverse=True), sorted(files))
+        return _Listing(mark, now, len(entries), sorted(below, reverse=True), files)
 
 
 def _group(source: str, found: list[tuple[str, list[tuple[str, str]]]]) -> list[FoundRun]:

@@ -559,11 +559,11 @@ def test_a_real_training_with_bridge_and_monitor(tmp_path: Path, kind: str) -> N
     def found() -> tuple[object, ...]:
         runs = watched.look(time.time() + 60)
         run = runs["job"]
-        return sorted(runs), run.state, run.step, len(run.ranks), run.problems
+        return sorted(runs), run.state, run.step, len(run.ranks), run.problems, [alarm.rule for alarm in run.alarms]
 
-    wait_until(lambda: found() == (["job"], state, step, 1, ()), secs=30)  # the processes beside it end later
-    assert found() == (["job"], state, step, 1, ()), said
+    rules = {"nan": ["nonfinite"], "kill": ["death"]}.get(kind, [])
+    wait_until(lambda: found() == (["job"], state, step, 1, (), rules), secs=60)  # the processes beside it end later
+    assert found() == (["job"], state, step, 1, (), rules), said
     run = watched.look(time.time() + 60)["job"]
     assert run.life == ("ended" if kind == "nan" else state)
     assert 8 <= len(run.main.losses) <= step, "the window of the tail may leave out the first ones"
-    assert [alarm.rule for alarm in run.alarms] == {"nan": ["nonfinite"], "kill": ["death"]}.get(kind, [])
