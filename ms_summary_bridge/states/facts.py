@@ -227,6 +227,7 @@ class RankFacts(msgspec.Struct):
             began=self.began,
             losses_after_end=after,
             opened=opened,
+            is_beginning=self.began > (self.times[-1][1] if self.times else 0.0),
             hang=self.hang,
             process=process,
             is_closed=is_closed,

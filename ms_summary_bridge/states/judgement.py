@@ -18,6 +18,7 @@ State: TypeAlias = Literal["non-finite", "failed", "stalled", "running", "ended"
 
 _WORST: Final[tuple[State, ...]] = ("non-finite", "failed", "stalled", "running", "ended", "unknown")
 _SHORTEST_LIMIT: Final = 120.0
+_FIRST_STEP_LIMIT: Final = 1800.0
 _LIMIT_INTERVALS: Final = 20.0
 _LIMIT_PAUSES: Final = 3.0
 _LONGEST_PAUSE_LIMIT: Final = 1800.0
@@ -46,6 +47,8 @@ class Process(msgspec.Struct, frozen=True):
     is_alive: bool
     records_end: bool
     """Whether it would have recorded an end if it had come to one."""
+    was_seen: bool = False
+    """Whether it was seen alive before. Else its number may be one of a container that has the name of this host."""
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +62,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
         began: Seconds since the epoch, when the newest session began; 0 where nothing says so.
         losses_after_end: Steps of the training's loss that came after that end.
         opened: Seconds since the epoch, when the newest file that still grows was begun; 0 for none.
+        is_beginning: Whether that session has no step yet: a graph is compiled, data are loaded.
         hang: A hang that has not passed: seconds since the epoch, and what the watchdog says.
         process: The process.
         is_closed: Whether all files have the mode that a closed file has; None where modes do not tell.
@@ -79,6 +83,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     began: float = 0.0
     losses_after_end: int = 0
     opened: float = 0.0
+    is_beginning: bool = False
     hang: tuple[float, str] | None = None
     process: Process | None = None
     is_closed: bool | None = None
@@ -135,7 +140,8 @@ def _find_life(known: Evidence, now: float, stall_after: float | None) -> tuple[
     if known.hang is not None and known.last_time <= known.hang[0] + _AFTER_END_SECS:
         return "stalled", f"the watchdog: {known.hang[1]}", _FOREVER
     process = known.process
-    if process is not None and not process.is_alive and age > max(_GONE_SECS, _GONE_INTERVALS * known.interval_secs):
+    patience = max(_GONE_SECS, _GONE_INTERVALS * known.interval_secs)
+    if process is not None and not process.is_alive and age > (patience if process.was_seen else limit):
         gone = f"process {process.pid} is gone"
         if process.records_end:
             return "failed", f"{gone}, and no end was recorded", 0.0
@@ -163,10 +169,11 @@ def _has_resumed(known: Evidence, end: End) -> bool:
 def _limit(known: Evidence) -> float:
     """Returns after how many seconds of silence a run counts as stalled, by its own pace.
 
-    A pause that it made before, for an evaluation say, it may make again.
+    A pause that it made before, for an evaluation say, it may make again, and a first step may take half an hour.
     """
     pause = min(_LIMIT_PAUSES * known.longest_secs, _LONGEST_PAUSE_LIMIT)
-    return max(_SHORTEST_LIMIT, _LIMIT_INTERVALS * known.interval_secs, pause)
+    first = _FIRST_STEP_LIMIT if known.is_beginning else _SHORTEST_LIMIT
+    return max(first, _LIMIT_INTERVALS * known.interval_secs, pause)
 
 
 def judge_ranks(ranks: Sequence[tuple[int, Judgement, float]]) -> Judgement:

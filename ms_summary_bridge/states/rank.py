@@ -38,6 +38,7 @@ class Rank:
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
+        self._seen = 0  # the process that was seen alive
         self.events: list[EventTail] = []
         self.journals: list[JournalTail] = []
         self.reset()
@@ -107,14 +108,17 @@ class Rank:
     def _find_process(self, host: str) -> Process | None:
         facts = self.facts
         if facts.pid:
-            if facts.host != host:
-                return None
-            return Process(facts.pid, _is_alive(facts.pid, facts.began), True)
-        named = [tail for tail in self.events if tail.pid and tail.host == host]
-        if not named:
+            named = (facts.pid, facts.began, True) if facts.host == host else None
+        else:
+            files = [tail for tail in self.events if tail.pid and tail.host == host]
+            newest = max(files, key=lambda tail: tail.created, default=None)
+            named = None if newest is None else (newest.pid, float(newest.created), newest.is_live)
+        if named is None:
             return None
-        newest = max(named, key=lambda tail: tail.created)
-        return Process(newest.pid, _is_alive(newest.pid, newest.created), newest.is_live)
+        pid, since, records_end = named
+        is_alive = _is_alive(pid, since)
+        self._seen = pid if is_alive else self._seen
+        return Process(pid, is_alive, records_end, self._seen == pid)
 
     def _describe(self, judgement: Judgement) -> RankState:
         facts = self.facts

@@ -8,7 +8,7 @@ from ms_summary_bridge.states.judgement import End, Evidence, Judgement, Process
 
 NOW = 1_700_010_000.0
 FRESH, OLD = NOW - 5, NOW - 7200
-ALIVE, GONE = Process(7, True, True), Process(7, False, True)
+ALIVE, GONE, LOST = Process(7, True, True, True), Process(7, False, True), Process(7, False, True, True)
 WELL, BADLY = End(OLD, False, "its lineage"), End(OLD, True, "ended by SIGKILL")
 
 CASES: dict[str, tuple[str, Evidence]] = {
@@ -30,8 +30,12 @@ CASES: dict[str, tuple[str, Evidence]] = {
     "nothing yet": ("unknown", Evidence(is_empty=True)),
     "the watchdog tells of a hang": ("stalled", Evidence(last_time=NOW - 20, hang=(NOW - 3, "no sign of life"))),
     "it went on after a hang": ("running", Evidence(last_time=FRESH, hang=(NOW - 60, "no sign of life"))),
-    "its process is gone": ("failed", Evidence(last_time=NOW - 30, process=GONE)),
-    "gone just now": ("running", Evidence(last_time=FRESH, process=GONE)),
+    "its process is gone that was seen": ("failed", Evidence(last_time=NOW - 30, process=LOST)),
+    "gone just now": ("running", Evidence(last_time=FRESH, process=LOST)),
+    "its process is perhaps another container's": ("running", Evidence(last_time=NOW - 30, process=GONE)),
+    "its process was never seen, and it is silent": ("failed", Evidence(last_time=OLD, process=GONE)),
+    "it compiles for its first step": ("running", Evidence(last_time=NOW - 1000, is_beginning=True)),
+    "its first step never comes": ("stalled", Evidence(last_time=OLD, is_beginning=True)),
     "gone, and its writer records no end": ("ended", Evidence(last_time=OLD, process=Process(7, False, False))),
     "its process lives but is silent": ("stalled", Evidence(last_time=OLD, process=ALIVE)),
     "closed": ("ended", Evidence(last_time=OLD, is_closed=True)),

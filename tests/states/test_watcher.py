@@ -270,8 +270,29 @@ def test_a_journal_without_an_end_is_stalled_or_failed_by_its_process(tmp_path: 
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     write_lines(tmp_path / "dead" / "rank_0" / "metrics.jsonl", {**HEADER, "host": "here", "pid": child.pid}, sample(1))
-    dead = look(tmp_path, START + 60)["dead"]
+    dead = look(tmp_path)["dead"]
     assert (dead.state, dead.evidence) == ("failed", (f"process {child.pid} is gone, and no end was recorded",))
+
+
+def test_a_process_that_was_seen_alive_is_missed_at_once(tmp_path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert child.stdin is not None
+    now = time.time()
+    header = {**HEADER, "host": "here", "pid": child.pid, "wall_time": now}
+    path = write_lines(tmp_path / "run" / "rank_0" / "metrics.jsonl", header, sample(1, now + 1))
+    watched = Watched(tmp_path)
+    assert watched.look(now + 20)["run"].state == "running"
+    child.communicate(b"\n")
+    run = watched.look(now + 20)["run"]
+    assert (run.state, run.evidence) == ("failed", (f"process {child.pid} is gone, and no end was recorded",))
+    write_lines(path, {"kind": "end", "step": 1, "wall_time": now + 21, "reason": ""})
+    assert watched.look(now + 22)["run"].state == "ended"
+
+
+def test_the_first_step_may_take_its_time(tmp_path: Path) -> None:
+    write_lines(tmp_path / "run" / "rank_0" / "metrics.jsonl", HEADER)
+    assert look(tmp_path, START + 1000)["run"].state == "running"
+    assert look(tmp_path, START + 2000)["run"].state == "stalled"
 
 
 def test_the_newest_header_is_found_before_the_tail(tmp_path: Path) -> None:
