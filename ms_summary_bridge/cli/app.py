@@ -22,6 +22,7 @@ from ms_summary_bridge.cli.doctor import doctor
 from ms_summary_bridge.cli.export import export
 from ms_summary_bridge.cli.output import discard_output, print_json, print_wide, printable
 from ms_summary_bridge.cli.view import view
+from ms_summary_bridge.cli.watch import watch
 from ms_summary_bridge.errors import BridgeError
 
 __all__ = ["EXIT_CODES", "app", "main"]
@@ -113,6 +114,7 @@ app.command(epilog=_EXIT_TEXT)(export)
 app.command(epilog=_EXIT_TEXT)(aggregate)
 app.command(epilog=_EXIT_TEXT)(view)
 app.command(epilog=_EXIT_TEXT)(doctor)
+app.command(epilog=_EXIT_TEXT)(watch)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

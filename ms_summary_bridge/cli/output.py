@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["discard_output", "ended_by", "print_json", "print_text", "print_wide", "printable"]
+__all__ = ["discard_output", "ended_by", "print_bytes", "print_json", "print_text", "print_wide", "printable"]
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -42,17 +42,18 @@ def print_wide(renderables: Iterable[RenderableType], *, is_error: bool = False)
 
 def print_text(text: str) -> None:
     """Prints lines as a terminal can show them."""
-    _write(f"{printable(text, keep=chr(10))}\n".encode(errors="backslashreplace"))
+    print_bytes(f"{printable(text, keep=chr(10))}\n".encode(errors="backslashreplace"))
 
 
 def print_json(value: object) -> None:
     """Prints a report or plain data as JSON."""
     from ms_summary_bridge.runs.report import encode_json
 
-    _write(encode_json(value))
+    print_bytes(encode_json(value))
 
 
-def _write(data: bytes) -> None:
+def print_bytes(data: bytes) -> None:
+    """Prints what is encoded already."""
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.flush()

@@ -72,7 +72,11 @@ def is_synopsis(words: list[str]) -> bool:
 
 
 RUNNABLE = [words for words in commands() if words[0] == PROGRAM and not is_synopsis(words)]
-ENDLESS = [words for words in RUNNABLE if "--follow" in words or words[1] == "view"]
+ENDLESS = [
+    words
+    for words in RUNNABLE
+    if "--follow" in words or words[1] == "view" or (words[1] == "watch" and "--once" not in words)
+]
 
 
 def group() -> Any:
@@ -109,9 +113,9 @@ def test_commands_run_in_their_order(workplace: Path, capsys: pytest.CaptureFixt
     assert list((workplace / "mindinsight_dir" / "team+first").glob("*_MS"))
 
 
-@pytest.mark.parametrize("words", ENDLESS, ids=["follow", "view"])
+@pytest.mark.parametrize("words", ENDLESS, ids=["watch", "follow", "view"])
 def test_what_goes_on_runs_until_it_is_ended(workplace: Path, words: list[str]) -> None:
-    sign = "http://127.0.0.1:" if words[1] == "view" else "converted to"
+    sign = {"view": "http://127.0.0.1:", "watch": "evidence"}.get(words[1], "converted to")
     if words[1] == "view":
         pytest.importorskip("tensorboard")
     with (workplace / "said.txt").open("wb") as said:
@@ -131,7 +135,7 @@ def test_what_goes_on_runs_until_it_is_ended(workplace: Path, words: list[str]) 
             assert process.wait(timeout=60) == 0, (workplace / "said.txt").read_text()
         finally:
             stop_process(process)
-    assert words[1] == "view" or list((workplace / "tensorboard_dir").glob("*tfevents*"))
+    assert words[1] != "convert" or list((workplace / "tensorboard_dir").glob("*tfevents*"))
 
 
 # tests/project/test_quickstart.py runs the quickstart and MindInsight, and tools/test is what runs this.

@@ -25,8 +25,8 @@ FLOORS: list[set[str]] = [
     {"export", "live_writer", "mirror"},
     {"callback", "viewers"},
     {"monitor"},
-    {"aggregate", "doctor", "mindformers", "tensorboard_plugin"},
-    {"cli"},
+    {"aggregate", "doctor", "mindformers", "states"},
+    {"cli", "tensorboard_plugin"},
     {"__main__"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}

@@ -34,6 +34,7 @@ __all__ = [
     "is_lineage",
     "is_metric_of_lineage",
     "read_session",
+    "read_session_end",
 ]
 
 START_TAG: Final = "_hparams_/session_start_info"
@@ -63,12 +64,17 @@ def read_session(values: Mapping[str, bytes], metrics: Mapping[str, float]) -> S
         tag: value for tag, value in metrics.items() if not is_lineage(content) or is_metric_of_lineage(tag)
     }
     session.start_time, session.model_uri = info.start_time_secs, info.model_uri
-    end = _plugin_data(_content(values.get(END_TAG, b"")))
-    if end is not None and end.HasField("session_end_info"):
-        session.end_time = end.session_end_info.end_time_secs
-        status = end.session_end_info.status
-        session.status = STATUSES[status] if 0 <= status < len(STATUSES) else STATUSES[0]
+    session.status, session.end_time = read_session_end(values.get(END_TAG, b""))
     return session
+
+
+def read_session_end(message: bytes) -> tuple[str, float]:
+    """Returns the status in the message of a value `END_TAG`, and when that was; `unknown` and 0 where it has none."""
+    end = _plugin_data(_content(message))
+    if end is None or not end.HasField("session_end_info"):
+        return STATUSES[0], 0.0
+    status = end.session_end_info.status
+    return STATUSES[status] if 0 <= status < len(STATUSES) else STATUSES[0], end.session_end_info.end_time_secs
 
 
 def is_lineage(message: bytes) -> bool:

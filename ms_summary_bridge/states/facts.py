@@ -1,0 +1,254 @@
+"""What is known of one process of a training, put together from all that it wrote, in bounded memory."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import statistics
+from collections import deque
+from typing import Final
+
+import msgspec
+
+from ms_summary_bridge.monitor.model.alert import Alert
+from ms_summary_bridge.states.judgement import End, Evidence, Process
+
+__all__ = ["LossSeries", "RankFacts", "role_of"]
+
+_MOST_POINTS: Final = 120
+_MOST_TIMES: Final = 30
+_MOST_LISTED: Final = 200
+_MOST_SERIES: Final = 100
+_AFTER_END_SECS: Final = 5.0
+
+_LOSS: Final = re.compile(r"(?:^|[/_. ])loss(?:$|[/_. ])", re.IGNORECASE)
+_NO_LOSS: Final = re.compile(r"loss_scale", re.IGNORECASE)
+_OF_EVALUATION: Final = re.compile(
+    r"(?:^|[/_. ])(?:eval|evaluation|val|valid|validation|test)(?:$|[/_. ])", re.IGNORECASE
+)
+_LIKELY: Final = ("loss/auto", "loss", "train/loss", "monitor/loss", "train_loss")
+_NUMBERS: Final = {
+    "lr": "lr",
+    "learning_rate": "lr",
+    "step_time": "step_time",
+    "samples_per_second": "samples/s",
+    "tokens_per_second": "tokens/s",
+    "memory_usage": "memory",
+    "allocated_mib": "memory",
+    "host_memory": "host memory",
+}
+_RATES: Final = ("tokens/s", "samples/s")
+
+
+def role_of(tag: str) -> str:
+    """Returns what a tag tells: `loss`, a name of a number such as `lr` or `samples/s`, or nothing of interest."""
+    if _LOSS.search(tag) and not _NO_LOSS.search(tag):
+        return "loss"
+    return _NUMBERS.get(tag.rpartition("/")[2], "")
+
+
+class LossSeries(msgspec.Struct):
+    """The newest points of one loss."""
+
+    tag: str
+    steps: deque[int] = msgspec.field(default_factory=lambda: deque(maxlen=_MOST_POINTS))
+    values: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=_MOST_POINTS))
+    times: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=_MOST_POINTS))
+    """Seconds since the epoch."""
+
+    @property
+    def is_of_evaluation(self) -> bool:
+        """Whether it is not the training's own."""
+        return _OF_EVALUATION.search(self.tag) is not None
+
+    @property
+    def nonfinite_count(self) -> int:
+        """How many of the points are not finite."""
+        return sum(not math.isfinite(value) for value in self.values)
+
+    @property
+    def nonfinite_since(self) -> int | None:
+        """Step from which on no value is finite; None if the newest is."""
+        since = None
+        for step, value in zip(reversed(self.steps), reversed(self.values), strict=True):
+            if math.isfinite(value):
+                break
+            since = step
+        return since
+
+
+class RankFacts(msgspec.Struct):
+    """What one process of a training wrote.
+
+    Attributes:
+        last_step: The highest; None before there is one.
+        last_time: Seconds since the epoch, the newest sign of life.
+        losses: By tag.
+        numbers: The newest of each: learning rate, samples/s, tokens/s, seconds of a step, MiB of memory.
+        times: `(step, wall_time)`, the newest.
+        end: The newest end that was recorded.
+        began: Seconds since the epoch, when the newest session began.
+        evaluated: Seconds since the epoch, when the newest lineage of an evaluation was written.
+        awaits_lineage: Whether there is lineage that is written at the beginning of a training.
+        has_lineage: Whether there is that which is written at its end.
+        hang: A hang that has not passed.
+        alarms: The newest alarms.
+        host: Where the process is; empty where nothing says so.
+        pid: Its number; 0 where nothing says so.
+        records_end: Whether the process records an end if it comes to one.
+        has_journal: Whether there is a journal.
+        milestones: `(step, wall_time, text)`, the newest.
+    """
+
+    last_step: int | None = None
+    last_time: float = 0.0
+    losses: dict[str, LossSeries] = msgspec.field(default_factory=dict)
+    numbers: dict[str, float] = msgspec.field(default_factory=dict)
+    times: deque[tuple[int, float]] = msgspec.field(default_factory=lambda: deque(maxlen=_MOST_TIMES))
+    end: End | None = None
+    began: float = 0.0
+    evaluated: float = 0.0
+    awaits_lineage: bool = False
+    has_lineage: bool = False
+    hang: tuple[float, str] | None = None
+    alarms: dict[tuple[str, int, int, float], Alert] = msgspec.field(default_factory=dict)
+    host: str = ""
+    pid: int = 0
+    records_end: bool = False
+    has_journal: bool = False
+    milestones: deque[tuple[int, float, str]] = msgspec.field(default_factory=lambda: deque(maxlen=_MOST_LISTED))
+
+    # ------------------------------------------------------------------ what is taken
+
+    def live(self, wall_time: float) -> None:
+        """Takes a sign of life; 0 where a writer gave no time."""
+        if wall_time > self.last_time:
+            self.last_time = wall_time
+
+    def take_step(self, step: int, wall_time: float) -> None:
+        """Takes a step that has values."""
+        if self.last_step is None or step > self.last_step:
+            self.last_step = step
+        if not self.times or (step > self.times[-1][0] and wall_time > self.times[-1][1]):
+            self.times.append((step, wall_time))
+        elif step < self.times[-1][0] and wall_time > self.times[-1][1]:  # another session, or a small file after it
+            self.times.clear()
+            self.times.append((step, wall_time))
+
+    def take_number(self, role: str, tag: str, step: int, wall_time: float, value: float) -> None:
+        """Takes the value of a tag, by its role (`role_of`)."""
+        if role != "loss":
+            self.numbers[role] = value
+            return
+        series = self.losses.get(tag)
+        if series is None:
+            if len(self.losses) >= _MOST_SERIES:
+                return
+            series = self.losses[tag] = LossSeries(tag)
+        if not series.steps or (step, wall_time) != (series.steps[-1], series.times[-1]):
+            series.steps.append(step)
+            series.values.append(value)
+            series.times.append(wall_time)
+
+    def take_end(self, end: End) -> None:
+        """Takes an end; of two at the same moment the failure."""
+        old = self.end
+        if (
+            old is None
+            or end.wall_time > old.wall_time + _AFTER_END_SECS
+            or (end.wall_time >= old.wall_time - _AFTER_END_SECS and (end.has_failed or not old.has_failed))
+        ):
+            self.end = end
+
+    def take_alarm(self, alarm: Alert) -> None:
+        """Takes an alarm, which may be met in two journals."""
+        if alarm.severity == "info":
+            return
+        self.alarms[alarm.rule, alarm.rank, alarm.step, alarm.wall_time] = alarm
+        if len(self.alarms) > _MOST_LISTED:
+            del self.alarms[next(iter(self.alarms))]
+
+    # ------------------------------------------------------------------ what it comes to
+
+    @property
+    def loss(self) -> LossSeries | None:
+        """The training's loss: not that of an evaluation if there is another; the likeliest name, the most points."""
+        if not self.losses:
+            return None
+        return min(
+            self.losses.values(),
+            key=lambda one: (
+                one.is_of_evaluation,
+                _LIKELY.index(one.tag) if one.tag in _LIKELY else len(_LIKELY),
+                -len(one.steps),
+                one.tag,
+            ),
+        )
+
+    @property
+    def rate(self) -> tuple[float, str] | None:
+        """How fast it goes, and in what: tokens or samples in a second, else steps."""
+        for unit in _RATES:
+            if unit in self.numbers:
+                return self.numbers[unit], unit
+        if self.numbers.get("step_time", 0.0) > 0:
+            return 1 / self.numbers["step_time"], "steps/s"
+        rates = [
+            (two[0] - one[0]) / (two[1] - one[1])
+            for one, two in itertools.pairwise(self.times)
+            if two[0] > one[0] and two[1] > one[1]
+        ]
+        return (statistics.median(rates), "steps/s") if rates else None
+
+    def evidence(self, *, seen: float, opened: float, is_closed: bool | None, process: Process | None) -> Evidence:
+        """Returns what a judgement needs.
+
+        Args:
+            seen: When a file of it was seen to grow, or written where no event has a time; 0 for never.
+            opened: When the newest file that still grows was begun; 0 for none.
+            is_closed: Whether all files have the mode of a closed file; None where modes do not tell.
+            process: The process, where it is one of this host.
+        """
+        secs = [two[1] - one[1] for one, two in itertools.pairwise(self.times)]
+        bad = self._find_nonfinite()
+        main = self.loss
+        end, after = self.end, 0
+        if end is not None and main is not None and not main.is_of_evaluation:
+            since = max(end.wall_time, self.evaluated) + _AFTER_END_SECS
+            after = len({step for step, time in zip(main.steps, main.times, strict=True) if time > since})
+        if end is None and self.evaluated and main is None:
+            end = End(self.evaluated, False, "the lineage of an evaluation was written")
+        return Evidence(
+            last_time=max(self.last_time, seen),
+            interval_secs=statistics.median(secs) if secs else 0.0,
+            longest_secs=max(secs, default=0.0),
+            end=end,
+            began=self.began,
+            losses_after_end=after,
+            opened=opened,
+            is_beginning=self.began > (self.times[-1][1] if self.times else 0.0),
+            hang=self.hang,
+            process=process,
+            is_closed=is_closed,
+            lacks_lineage=self.awaits_lineage and not self.has_lineage,
+            has_journal=self.has_journal,
+            records_end=self.records_end,
+            nonfinite=bad[0],
+            nonfinite_step=bad[1],
+            nonfinite_count=bad[2],
+            loss_count=bad[3],
+            is_empty=self.last_step is None and not self.has_journal,
+        )
+
+    def _find_nonfinite(self) -> tuple[str, int, int, int]:
+        own = [one for one in self.losses.values() if not one.is_of_evaluation] or list(self.losses.values())
+        found: tuple[str, int, int, int] = ("", 0, 0, 0)
+        for series in own:
+            if series.times[-1] >= self.began and not math.isfinite(series.values[-1]):
+                since = series.nonfinite_since
+                assert since is not None
+                if not found[0] or since < found[1]:
+                    value = str(series.values[-1])
+                    found = (value, since, series.nonfinite_count, len(series.values))
+        return found
