@@ -26,7 +26,9 @@ _BUILT_IN: Final = "MindSporeTransformersMonitor"
 
 _REGISTERED: dict[str, type[Any]] = {}
 
-if "mindspore" in sys.modules:  # a script makes its CheckpointConfig before it asks for our callbacks
+if hasattr(
+    sys.modules.get("mindspore"), "train"
+):  # a script makes its CheckpointConfig before it asks for our callbacks
     import_module("ms_summary_bridge.training.checkpoint_config").hear_checkpoint_configs()
 
 _Class = TypeVar("_Class", bound=type[Any])
