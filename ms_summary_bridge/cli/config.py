@@ -50,7 +50,7 @@ def check(
     """Check a configuration: every mistake at once, with its line and the nearest right key.
 
     Of a file of MindFormers, the entries in callbacks: are checked, and keys of ours in its own monitor_config are
-    named with the lines to write in their place; --fix moves them. What is allowed but perhaps not meant is said as a note.
+    named with the lines to write in their place; --fix moves them. What may not be meant is said as a note.
 
     Example: ms-summary-bridge config check train.yaml --set interval=10 --try
     """

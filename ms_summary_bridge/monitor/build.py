@@ -28,7 +28,7 @@ _REGISTERED: dict[str, type[Any]] = {}
 
 if hasattr(
     sys.modules.get("mindspore"), "train"
-):  # a script makes its CheckpointConfig before it asks for our callbacks
+):  # its CheckpointConfig comes before our callbacks
     import_module("ms_summary_bridge.training.checkpoint_config").hear_checkpoint_configs()
 
 _Class = TypeVar("_Class", bound=type[Any])
