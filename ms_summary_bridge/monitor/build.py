@@ -26,9 +26,7 @@ _BUILT_IN: Final = "MindSporeTransformersMonitor"
 
 _REGISTERED: dict[str, type[Any]] = {}
 
-if hasattr(
-    sys.modules.get("mindspore"), "train"
-):  # its CheckpointConfig comes before our callbacks
+if hasattr(sys.modules.get("mindspore"), "train"):  # its CheckpointConfig comes before our callbacks
     import_module("ms_summary_bridge.training.checkpoint_config").hear_checkpoint_configs()
 
 _Class = TypeVar("_Class", bound=type[Any])

@@ -90,6 +90,7 @@ NUMBERS: list[tuple[str, Callable[[], tuple[object, ...]]]] = [
     (r"(\S+) events have come", lambda: (constant("convert/restarts.py", "_BOUND"),)),
     (r"([\d.]+) by default", lambda: (constant("viewers/view.py", "host"),)),
     (r"\(about (\d+) MB to download, with", lambda: found("tools/quickstart.py", MINDINSIGHT_SIZE)[:1]),
+    (r"On Python (3.9), .* MindSpore (2.9.0), .*python=(3.11)", lambda: MEASURED),
     (r"with a Python (\S+) to (\S+)\)", lambda: mindinsight_pythons()),
     (r"long series: (10) images and (1,000) scalars", lambda: MEASURED),
     (r"MindSpore (\S+) to (\S+), TensorBoard (\S+) to (\S+), MindInsight (\S+) and", lambda: versions_tested()),
