@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 from setuptools import find_packages, setup
 
 ROOT = Path(__file__).resolve().parent
+
+# Articles name 3.9, for which pip finds MindSpore 2.9.0 at most. pip's own message says nothing of what to do.
+if sys.version_info < (3, 10):  # noqa: UP036 (it is read before python_requires is)
+    raise SystemExit(
+        "ms_summary_bridge needs Python 3.10 or newer; this is {}.{}. Make an environment that has it, and install "
+        "there:\n    conda create -n mindspore python=3.11\n    conda activate mindspore".format(*sys.version_info)
+    )
 
 
 def read_version() -> str:

@@ -40,6 +40,7 @@ from ms_summary_bridge.callback.step_count import StepCount
 from ms_summary_bridge.callback.step_values import StepValues
 from ms_summary_bridge.callback.user_values import UserValues
 from ms_summary_bridge.errors import UsageError
+from ms_summary_bridge.training.checkpoint_config import hear_checkpoint_configs
 from ms_summary_bridge.training.faults import Faults
 from ms_summary_bridge.training.hook_names import HookNames
 from ms_summary_bridge.training.parameters import callbacks_of
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 __all__ = ["SummaryBridge"]
 
 _QUEUE_BYTES: Final = 512 << 20
+
+hear_checkpoint_configs()
 
 _Hook = TypeVar("_Hook", bound=Callable[..., None])
 

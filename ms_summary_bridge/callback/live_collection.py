@@ -13,7 +13,7 @@ from ms_summary_bridge.callback.collector import Collected, WriterlessCollector
 from ms_summary_bridge.callback.dashboard_loss import DASHBOARD_LOSS, DashboardLoss
 from ms_summary_bridge.callback.recording import Recording
 from ms_summary_bridge.callback.step_count import StepCount
-from ms_summary_bridge.callback.step_values import StepValues, metric_items
+from ms_summary_bridge.callback.step_values import StepValues, eval_metrics, metric_items
 
 __all__ = ["LiveCollection"]
 
@@ -92,10 +92,8 @@ class LiveCollection:
 
     def end_evaluation(self, run_context: Any, *, is_alone: bool) -> None:
         """An evaluation has ended, inside a training or alone: its metrics are collected, and alone its lineage."""
-        parameters = run_context.original_args()
-        metrics = {**(parameters.get("metrics") or {}), **(parameters.get("eval_results") or {})}
         collected: Collected = {}
-        for name, value in metrics.items():
+        for name, value in eval_metrics(run_context.original_args()).items():
             for plugin, items in metric_items(name, value, self._warn).items():
                 collected.setdefault(plugin, []).extend(items)
         tags = [item["tag"] for item in collected.get("scalar", ())]

@@ -28,7 +28,7 @@ from ms_summary_bridge.training.parameters import (
     steps_of_first_call,
 )
 
-__all__ = ["StepValues", "metric_items", "scalar_item"]
+__all__ = ["StepValues", "eval_metrics", "metric_items", "metric_numbers", "scalar_item"]
 
 _MOST_CLASSES: Final = 32  # that get a curve each: MindInsight keeps 300 tags of a run
 _FIRST_PARAMETERS: Final = 5  # histograms without histogram_regular, as SummaryCollector
@@ -167,3 +167,14 @@ def metric_items(name: str, value: Any, warn: Callable[[str, str], None]) -> dic
         return {"scalar": [scalar_item(f"{tag}/{index}", number) for index, number in enumerate(array.tolist())]}
     warn(f"metric {name}", f"the metric {name!r} has the shape {list(array.shape)} and is recorded as a histogram")
     return {"histogram": [{"tag": tag, "value": array}]}
+
+
+def eval_metrics(parameters: Any) -> dict[str, Any]:
+    """Returns the metrics of an evaluation that has ended, and with those of `model.fit` the loss that it adds."""
+    return {**(parameters.get("metrics") or {}), **(parameters.get("eval_results") or {})}
+
+
+def metric_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the numbers among metrics, under the names of their tags but for `eval/`."""
+    found = [metric_items(name, value, lambda *_: None).get("scalar", []) for name, value in metrics.items()]
+    return {item["tag"].removeprefix("eval/"): float(item["value"].item()) for items in found for item in items}

@@ -37,12 +37,20 @@ def check(
             "process; needs MindSpore.",
         ),
     ] = False,
+    fix: Annotated[
+        bool,
+        typer.Option(
+            "--fix",
+            help="Write a file of MindFormers anew beside it, as NAME.fixed.yaml, with keys of ours moved out of "
+            "its own monitor_config, and check that one.",
+        ),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> int:
     """Check a configuration: every mistake at once, with its line and the nearest right key.
 
     Of a file of MindFormers, the entries in callbacks: are checked, and keys of ours in its own monitor_config are
-    named with the lines to write in their place. What is allowed but perhaps not meant is said as a note.
+    named with the lines to write in their place; --fix moves them. What may not be meant is said as a note.
 
     Example: ms-summary-bridge config check train.yaml --set interval=10 --try
     """
@@ -54,6 +62,7 @@ def check(
     from ms_summary_bridge.monitor.trial import try_config
 
     try:
+        file = _write_fixed(file, is_quiet=json) if fix else file
         config = load_config(file, overrides=set_ or [])
         trial = try_config(config) if try_ and config.enable else None
     except ConfigError as error:
@@ -76,6 +85,36 @@ def check(
         if trial is not None:
             print_text(_describe_trial(trial, config))
     return 1 if trial is not None and trial.missing else 0
+
+
+def _write_fixed(file: str, *, is_quiet: bool) -> str:
+    """Returns the name of the file with our keys moved; FILE itself where there is nothing to move."""
+    from ms_summary_bridge.monitor.config.document import read_file_text
+    from ms_summary_bridge.monitor.config.mindformers_fix import move_misplaced
+
+    fixed = move_misplaced(read_file_text(file), file)
+    if fixed is None:
+        if not is_quiet:
+            print_text(f"{file}: holds no key of the monitor in a monitor_config of MindFormers: nothing to move")
+        return file
+    root, ending = os.path.splitext(file)
+    path = f"{root}.fixed{ending}"
+    _write_new(path, fixed.text)
+    if not is_quiet:
+        print_text(f"{path}: written, with the keys moved{'' if fixed.keeps_comments else ', without comments'}")
+        print_text("    in the training: import ms_summary_bridge.mindformers, or auto_register in the entry")
+    return path
+
+
+def _write_new(path: str, text: str, *, force: bool = False, hint: str = "remove it first") -> None:
+    try:
+        with open(path, "w" if force else "x", encoding="utf-8") as output:
+            output.write(text)
+    except FileExistsError as error:
+        raise UsageError(f"{path}: exists already; {hint}") from error
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise LogdirError(f"{path}: cannot be written: {reason}") from error
 
 
 def _describe_alarms(config: MonitorConfig) -> str:
@@ -152,14 +191,7 @@ def init(
     if not file:
         print_text(text.rstrip("\n"))
         return 0
-    try:
-        with open(file, "w" if force else "x", encoding="utf-8") as output:
-            output.write(text)
-    except FileExistsError as error:
-        raise UsageError(f"{file}: exists already; --force overwrites it") from error
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise LogdirError(f"{file}: cannot be written: {reason}") from error
+    _write_new(file, text, force=force, hint="--force overwrites it")
     print_text(f"{file}: written; ms-summary-bridge config check {file}")
     return 0
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, TypeVar
@@ -24,6 +25,9 @@ _LOG: Final = logging.getLogger("ms_summary_bridge")
 _BUILT_IN: Final = "MindSporeTransformersMonitor"
 
 _REGISTERED: dict[str, type[Any]] = {}
+
+if hasattr(sys.modules.get("mindspore"), "train"):  # its CheckpointConfig comes before our callbacks
+    import_module("ms_summary_bridge.training.checkpoint_config").hear_checkpoint_configs()
 
 _Class = TypeVar("_Class", bound=type[Any])
 

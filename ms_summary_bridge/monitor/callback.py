@@ -16,6 +16,7 @@ from typing import Any
 import mindspore
 from mindspore.train.callback import Callback, RunContext
 
+from ms_summary_bridge.callback.step_values import eval_metrics, metric_numbers
 from ms_summary_bridge.errors import ConfigError
 from ms_summary_bridge.monitor.alarm_commands import AlarmCommands
 from ms_summary_bridge.monitor.model.config import MonitorConfig
@@ -28,6 +29,7 @@ from ms_summary_bridge.monitor.steps.neighbours import (
 )
 from ms_summary_bridge.monitor.steps.step_tap import StepTap
 from ms_summary_bridge.monitor.steps.training_facts import find_facts
+from ms_summary_bridge.training.checkpoint_config import hear_checkpoint_configs
 from ms_summary_bridge.training.distributed import find_process_rank
 from ms_summary_bridge.training.faults import guarded
 from ms_summary_bridge.training.hook_names import HookNames
@@ -40,6 +42,8 @@ from ms_summary_bridge.training.parameters import (
 )
 
 __all__ = ["MindSporeTransformersMonitor"]
+
+hear_checkpoint_configs()
 
 
 class MindSporeTransformersMonitor(HookNames, MonitorSession, Callback):
@@ -219,10 +223,12 @@ class MindSporeTransformersMonitor(HookNames, MonitorSession, Callback):
 
     @guarded
     def on_eval_end(self, run_context: Any) -> None:
-        """Leaves the evaluation out of all rates."""
+        """Leaves the evaluation out of all rates, and tells what it found."""
         if self._recorder.is_open:
             self._recorder.measuring.end_evaluation()
             self._watchdog.beat("other")
+            parameters = TrainingParameters(run_context.original_args())
+            self._recorder.evaluated(metric_numbers(eval_metrics(parameters)), parameters.get("cur_epoch_num"))
 
     @guarded
     def on_train_end(self, run_context: Any) -> None:

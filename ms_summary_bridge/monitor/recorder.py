@@ -21,7 +21,7 @@ from ms_summary_bridge.monitor.alarms.alarms import Alarms
 from ms_summary_bridge.monitor.alarms.device_rules import metrics_of_rules
 from ms_summary_bridge.monitor.alarms.stop import StopAgreement
 from ms_summary_bridge.monitor.model.config import Bounds, MonitorConfig
-from ms_summary_bridge.monitor.model.sample import Note
+from ms_summary_bridge.monitor.model.sample import Note, strict_numbers
 from ms_summary_bridge.monitor.sinks.backends import make_sinks, require_backends, summary_directory
 from ms_summary_bridge.monitor.sinks.launch import RankCheck
 from ms_summary_bridge.monitor.sinks.run_record import choose_run_directory, describe_run
@@ -323,6 +323,19 @@ class Recorder:
     def milestone(self, text: str, **fields: Any) -> None:
         """Notes something that happened."""
         self.note("milestone", text, fields=fields)
+
+    def evaluated(self, metrics: Mapping[str, float], epoch: int | None) -> None:
+        """Notes the metrics of an evaluation inside the training: after which epoch, where that is known."""
+        if not metrics:
+            return
+        self.queue.settle()  # the samples of the steps before stand before it
+        numbers, nonfinite = strict_numbers(metrics)
+        total = f"/{self.training.epochs}" if self.training.epochs else ""
+        place = f"epoch {epoch}{total}" if epoch else f"step {self.step}"
+        text = f"evaluation after {place}: " + ", ".join(f"{name}: {value:.5g}" for name, value in metrics.items())
+        fields = {"epoch": epoch, "metrics": numbers, **({"nonfinite": nonfinite} if nonfinite else {})}
+        level = logging.INFO if self.training.rank == 0 else None
+        self.note("evaluation", text, fields=fields, level=level)
 
     def note(self, kind: str, text: str, *, fields: dict[str, Any] | None = None, level: int | None = None) -> None:
         """Notes something, for people as a text and for programs as fields."""

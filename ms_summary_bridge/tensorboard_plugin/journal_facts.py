@@ -143,7 +143,7 @@ class JournalFacts:
             self.alert_counts[_text(line.get("rule"))] += 1
         elif kind == "warning":
             self.warning_counts[_text(line.get("metric") or line.get("text"))] += 1
-        elif kind == "milestone":
+        elif kind in ("milestone", "evaluation"):
             self.milestones.append((step, wall_time, "", _text(line.get("text"))))
         elif kind == "stop":
             self.stop = _text(line.get("text"))

@@ -240,6 +240,21 @@ def test_a_training_that_begins_anew_is_watched_anew(tmp_path: Path) -> None:
         assert link.pid is None
 
 
+def test_on_ascend_a_warning_comes_before_the_hang_and_the_hang_before_the_collective_ends(tmp_path: Path) -> None:
+    with training(tmp_path, "evaluation on Ascend", environment={"HCCL_EXEC_TIMEOUT": "12"}) as running:
+        wait_until(lambda: len(running.notes()) == 2)  # the second of them is the hang
+        running.release()
+        assert running.process.wait(60) == 0
+        wait_until(lambda: len(running.notes()) == 3)
+        near, hang, _ = running.notes()
+        assert [line["kind"] for line in running.notes()] == ["near", "hang", "recovered"]
+        assert (near["severity"], hang["severity"]) == ("warning", "critical")
+        assert 9.0 < near["value"] < 10.8 < hang["value"] < 12.0
+        assert "WARNING hang: step 3, rank 0: evaluating for " in running.output
+        lines = strict_lines(tmp_path / "default" / "run" / "rank_0")
+        assert [line["severity"] for line in lines if line["kind"] == "alert"][:2] == ["warning", "critical"]
+
+
 # ------------------------------------------------------------------ others are told
 
 

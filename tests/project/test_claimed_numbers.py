@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ms_summary_bridge.cli.app import EXIT_CODES
+from ms_summary_bridge.monitor.watchdog.collective_limits import exec_timeout
 from tests.project.test_claims import ROOT, SECTIONS, blocks, split_claims
 
 MEASURED = ("measured",)  # by tools/bench, or of another program: the entry of the claim says by what
@@ -90,6 +91,8 @@ NUMBERS: list[tuple[str, Callable[[], tuple[object, ...]]]] = [
     (r"(\S+) events have come", lambda: (constant("convert/restarts.py", "_BOUND"),)),
     (r"([\d.]+) by default", lambda: (constant("viewers/view.py", "host"),)),
     (r"\(about (\d+) MB to download, with", lambda: found("tools/quickstart.py", MINDINSIGHT_SIZE)[:1]),
+    (r"HCCL_EXEC_TIMEOUT` \((1836) s", lambda: (int(exec_timeout({})),)),
+    (r"On Python (3.9), .* MindSpore (2.9.0), .*python=(3.11)", lambda: MEASURED),
     (r"with a Python (\S+) to (\S+)\)", lambda: mindinsight_pythons()),
     (r"long series: (10) images and (1,000) scalars", lambda: MEASURED),
     (r"MindSpore (\S+) to (\S+), TensorBoard (\S+) to (\S+), MindInsight (\S+) and", lambda: versions_tested()),

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -139,3 +140,24 @@ def test_a_test_ends_its_children_by_sigint_where_it_is_ignored(tmp_path: Path) 
         ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", *command], cwd=ROOT, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def run_setup(monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...]) -> dict[str, Any]:
+    """Returns what setup.py tells setuptools on a Python of this version."""
+    told: dict[str, Any] = {}
+    monkeypatch.setattr("setuptools.setup", lambda **options: told.update(options))
+    monkeypatch.setattr(sys, "version_info", version)
+    exec(compile((ROOT / "setup.py").read_text(), "setup.py", "exec"), {"__file__": str(ROOT / "setup.py")})
+    return told
+
+
+def test_an_older_python_is_refused_with_the_line_that_makes_a_newer_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SystemExit, match=r"needs Python 3\.10 or newer; this is 3\.9\.") as refused:
+        run_setup(monkeypatch, (3, 9, 18))
+    line = re.search(r"conda create -n mindspore python=(3\.\d+)", str(refused.value))
+    assert line is not None
+    told = run_setup(monkeypatch, (3, 10, 0))
+    assert told["python_requires"] == ">=3.10"
+    assert f"Programming Language :: Python :: {line[1]}" in told["classifiers"]
+    for readme in ("README.md", "README.zh-CN.md"):
+        assert line[0] in (ROOT / readme).read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ import mindspore
 from mindspore.train.callback import Callback
 
 from ms_summary_bridge.callback.bridge import SummaryBridge
-from ms_summary_bridge.callback.step_values import metric_items
+from ms_summary_bridge.callback.step_values import eval_metrics, metric_numbers
 from ms_summary_bridge.errors import UsageError
 from ms_summary_bridge.files.arguments import check_path
 from ms_summary_bridge.monitor.callback import MindSporeTransformersMonitor
@@ -206,13 +206,11 @@ class SaveBestCheckpoint(Callback):
         """Compares the metric, and saves if it is the best so far."""
         if self._monitor == "loss":
             return
-        parameters = TrainingParameters(run_context.original_args())
-        metrics = {**(parameters.get("metrics") or {}), **(parameters.get("eval_results") or {})}
-        found = [metric_items(name, value, lambda *_: None).get("scalar", []) for name, value in metrics.items()]
-        numbers = {item["tag"].removeprefix(EVAL): item["value"].item() for items in found for item in items}
+        metrics = eval_metrics(TrainingParameters(run_context.original_args()))
+        numbers = metric_numbers(metrics)
         name = self._monitor.removeprefix(EVAL)
         if name in numbers:
-            value = float(numbers[name])
+            value = numbers[name]
             if self._keeps_best and self._start.files is not None and self._start.files.is_better(value):
                 self._save(value)
             return

@@ -11,6 +11,7 @@ from typing import Final
 from ms_summary_bridge.monitor.alarms.rules.rule import make_rule
 from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.model.metric_names import METRICS, say_needs
+from ms_summary_bridge.monitor.watchdog.collective_limits import find_collective_advice
 
 __all__ = ["find_advice", "find_needs"]
 
@@ -48,6 +49,8 @@ def find_advice(config: MonitorConfig) -> list[str]:
     actions = [*config.alert_actions, *(action for alert in config.alerts for action in alert.actions or ())]
     if config.exit_code is not None and all(action.kind != "stop" for action in actions):
         advice.append("exit_code has no effect: no alarm has the action stop")
+    if config.watchdog.enable:
+        advice += find_collective_advice(config.watchdog, os.environ)
     for name in re.findall(r"\$\w+", config.save_dir):
         advice.append(f"save_dir: {name} is taken as it stands; write ${{{name[1:]}}} for the variable")
     place = _find_unwritable(config.save_dir)

@@ -18,7 +18,7 @@ import yaml
 from ms_summary_bridge.errors import ConfigError
 from ms_summary_bridge.monitor.config.problems import Problems, join_path, show
 
-__all__ = ["Document", "read_file", "read_text", "to_plain"]
+__all__ = ["Document", "read_file", "read_file_text", "read_text", "to_plain"]
 
 _MAX_BYTES: Final = 1 << 20
 """A configuration is some kilobytes; what is larger is another kind of file."""
@@ -164,6 +164,15 @@ def read_file(path: str) -> Document:
     Raises:
         ConfigError: It cannot be read, or does not hold YAML.
     """
+    return read_text(read_file_text(path), path)
+
+
+def read_file_text(path: str) -> str:
+    """Returns the text of a file of UTF-8 or UTF-16.
+
+    Raises:
+        ConfigError: It cannot be read, or holds other bytes than text.
+    """
     content = None
     try:
         mode = os.stat(path).st_mode
@@ -181,14 +190,13 @@ def read_file(path: str) -> Document:
         raise ConfigError([f"{path}: is larger than {_MAX_BYTES >> 20} MiB: this cannot be a configuration"])
     encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     try:
-        text = content.decode(encoding)
+        return content.decode(encoding)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         name = encoding.removesuffix("-sig").upper()
         raise ConfigError(
             [f"{path}, line {line}: byte {content[error.start]:#04x} is not {name}: save it as UTF-8"]
         ) from error
-    return read_text(text, path)
 
 
 def read_text(text: str, source: str) -> Document:

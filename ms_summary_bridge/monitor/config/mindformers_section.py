@@ -15,7 +15,16 @@ from ms_summary_bridge.monitor.config.fields import OWN_TYPES, PARAMS, SECTION
 from ms_summary_bridge.monitor.config.problems import Problems, join_path, nearest
 from ms_summary_bridge.monitor.model.keys import BridgeArgument
 
-__all__ = ["BRIDGE_TYPE", "MONITOR_TYPE", "check_bridge_entries", "find_entries", "is_mindformers", "refuse_misplaced"]
+__all__ = [
+    "BRIDGE_TYPE",
+    "MONITOR_TYPE",
+    "build_entry",
+    "check_bridge_entries",
+    "find_entries",
+    "find_misplaced",
+    "is_mindformers",
+    "refuse_misplaced",
+]
 
 MONITOR_TYPE: Final = OWN_TYPES[0]
 BRIDGE_TYPE: Final = "SummaryBridgeMonitor"
@@ -59,25 +68,37 @@ def check_bridge_entries(data: Mapping[Any, Any], problems: Problems) -> None:
 def refuse_misplaced(data: Mapping[Any, Any], problems: Problems) -> None:
     """Adds a problem for our keys in the `monitor_config` of MindFormers, with the lines to write in their place."""
     section = data.get("monitor_config")
-    given = dict(section) if isinstance(section, Mapping) else {}
-    unknown = {key: value for key, value in given.items() if key not in _THEIR_KEYS}
-    ours = {key: value for key, value in unknown.items() if key in {*SECTION, *PARAMS, "callback", "extends"}}
-    for key in [key for key in unknown if key not in ours]:
+    ours = find_misplaced(data)
+    for key in section if isinstance(section, Mapping) else ():
+        if key in _THEIR_KEYS or key in ours:
+            continue
         hint = nearest(key, sorted(_THEIR_KEYS | SECTION.keys() | PARAMS.keys()))
         problems.add(join_path("$.monitor_config", key), f"neither MindFormers nor the monitor has a key {key!r}{hint}")
     if ours:
         problems.add(
             "$.monitor_config",
             f"in a file of MindFormers this section is MindFormers' own and ends the training at {', '.join(ours)}; "
-            f"move {'it' if len(ours) == 1 else 'them'} into an entry of callbacks:\n{_build_entry(ours)}",
+            f"move {'it' if len(ours) == 1 else 'them'} into an entry of callbacks, as `config check --fix` does:\n"
+            f"{_show_entry(ours)}",
         )
 
 
-def _build_entry(section: Mapping[str, Any]) -> str:
-    """Returns the lines of a callbacks entry with these keys."""
+def find_misplaced(data: Mapping[Any, Any]) -> dict[str, Any]:
+    """Returns our keys in the `monitor_config` of MindFormers, with their values."""
+    section = data.get("monitor_config")
+    ours = {*SECTION, *PARAMS, "callback", "extends"} - _THEIR_KEYS
+    return {key: value for key, value in section.items() if key in ours} if isinstance(section, Mapping) else {}
+
+
+def build_entry(section: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns what to add to `callbacks:` for these keys."""
     callback = section.get("callback")
     if isinstance(callback, Mapping) and isinstance(callback.get("params"), Mapping):  # an entry is a callback already
         section = {**{key: value for key, value in section.items() if key != "callback"}, **callback["params"]}
-    entry = [{"type": MONITOR_TYPE, **section}]
+    return [{"type": MONITOR_TYPE, **section}]
+
+
+def _show_entry(section: Mapping[str, Any]) -> str:
+    entry = build_entry(section)
     text = yaml.safe_dump({"callbacks": entry}, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110)
     return "\n".join(f"    {line}" for line in text.splitlines())

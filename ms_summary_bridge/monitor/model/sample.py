@@ -54,7 +54,7 @@ class Note(msgspec.Struct, kw_only=True):
     """Something that happened.
 
     Attributes:
-        kind: `start`, `warning`, `alert`, `milestone`, `end`.
+        kind: `start`, `warning`, `alert`, `milestone`, `evaluation`, `end`.
         step: The step at that time.
         wall_time: Seconds since epoch.
         text: For people, in one or more lines.

@@ -1,9 +1,9 @@
 """The journal: one line of strict JSON for each sample and each thing that happened.
 
 Lines have a `kind`: `header` (at the start of each session and each file), `sample`, `warning`, `alert`, `action` (what
-became of a webhook or a command), `milestone`, `stop`, `healed`, `lost` (lines that a full disk has cost), `end`. A
-number that JSON cannot hold is null, and `nonfinite` says which it was. The files of one journal are `metrics.1.jsonl`,
-`metrics.2.jsonl`, ... and, newest, `metrics.jsonl`.
+became of a webhook or a command), `milestone`, `evaluation`, `stop`, `healed`, `lost` (lines that a full disk has
+cost), `end`. A number that JSON cannot hold is null, and `nonfinite` says which it was. The files of one journal are
+`metrics.1.jsonl`, `metrics.2.jsonl`, ... and, newest, `metrics.jsonl`.
 """
 
 from __future__ import annotations

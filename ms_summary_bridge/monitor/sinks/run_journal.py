@@ -170,7 +170,7 @@ class _Follower:
                 self.sample, self.is_fresh, self._has_ended = None, False, False  # another session's
             elif line.get("kind") == "sample":
                 self.sample, self.is_fresh = line, True
-            elif line.get("kind") in _COPIED:
+            elif line.get("kind") in _COPIED or (line.get("kind") == "evaluation" and line.get("rank") == 0):
                 self._has_ended = self._has_ended or line["kind"] == "end"
                 copied.append(line)
         return copied

@@ -21,6 +21,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     """What is known once a training begins.
 
     `thread_ident` and `thread` are `threading.get_ident()` and `get_native_id()` of the thread that trains.
+    `collective_secs` is how long a rank may wait for the others in a collective; None for as long as it takes.
     """
 
     rank: int
@@ -28,6 +29,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     thread_ident: int
     thread: int
+    collective_secs: float | None = None
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):

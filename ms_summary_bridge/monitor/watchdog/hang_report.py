@@ -14,7 +14,7 @@ import msgspec
 
 from ms_summary_bridge.files.waiting import wait_for
 from ms_summary_bridge.monitor.model.alert import Alert
-from ms_summary_bridge.monitor.watchdog.hang_limits import Hang, Recovery
+from ms_summary_bridge.monitor.watchdog.hang_limits import Hang, Near, Recovery
 from ms_summary_bridge.monitor.watchdog.heartbeat import Beat
 from ms_summary_bridge.monitor.watchdog.process_state import ProcessState
 from ms_summary_bridge.monitor.watchdog.stacks import stack_of
@@ -28,6 +28,7 @@ __all__ = [
     "HangFiles",
     "alert_at",
     "describe_hang",
+    "describe_near",
     "describe_recovery",
     "is_regular",
     "report_text",
@@ -94,6 +95,23 @@ def describe_hang(hang: Hang, rank: int, pid: int, peers: Sequence[dict[str, Any
         message=message + say_lost(peers),
         advice=PEER_ADVICE if peers else _ADVICE.get(beat.phase, _ADVICE["start"]),
         fields={"phase": beat.phase, "pid": pid, "lost_ranks": [peer["rank"] for peer in peers]},
+    )
+
+
+def describe_near(near: Near, rank: int, pid: int) -> Alert:
+    """Returns the warning that what this rank does may cost the others their collective."""
+    beat, secs = near.beat, near.collective_secs
+    phase = "compile" if beat.calls == 0 else beat.phase
+    return alert_at(
+        beat,
+        rank,
+        rule="hang",
+        value=round(near.age, 3),
+        bound=round(secs, 3),
+        message=f"{_DOING[phase]} for {near.age:.0f} s: ranks that wait for this one are ended after {secs:.0f} s",
+        advice="if only some ranks do this, make it shorter, or start the job again with "
+        f"HCCL_EXEC_TIMEOUT={2 * secs:.0f}; if all do it at once, nobody waits",
+        fields={"phase": phase, "pid": pid},
     )
 
 

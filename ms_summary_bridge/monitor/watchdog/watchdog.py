@@ -10,6 +10,7 @@ however that ends.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import signal
@@ -23,10 +24,11 @@ from ms_summary_bridge.files.waiting import wait_for
 from ms_summary_bridge.monitor.model.sample import Note
 from ms_summary_bridge.monitor.watchdog.assignment import Assignment, Begun, poll_secs
 from ms_summary_bridge.monitor.watchdog.death import describe_death, find_lost_peers, read_ending
-from ms_summary_bridge.monitor.watchdog.hang_limits import Hang, HangDetector, Recovery
+from ms_summary_bridge.monitor.watchdog.hang_limits import Hang, HangDetector, Near
 from ms_summary_bridge.monitor.watchdog.hang_report import (
     Findings,
     describe_hang,
+    describe_near,
     describe_recovery,
     report_text,
     within,
@@ -133,6 +135,7 @@ class Watchdog:
         self._memory.look()
         if beat != self._beat:
             self._beat, self._cpu = beat, (now, process.cpu_secs)
+        self._detector.collective_secs = self._telling.place.collective_secs or math.inf
         event = self._detector.observe(now, beat, is_stopped=process.is_stopped)
         if isinstance(event, Hang):
             try:
@@ -140,10 +143,11 @@ class Watchdog:
             finally:
                 if self._assignment.config.action == "kill":
                     self._kill()
-        elif isinstance(event, Recovery):
-            alert = describe_recovery(event, self._telling.place.rank, self._assignment.pid)
+        elif event is not None:
+            place, is_near = (self._telling.place.rank, self._assignment.pid), isinstance(event, Near)
+            alert = describe_near(event, *place) if isinstance(event, Near) else describe_recovery(event, *place)
             self._telling.console.write(f"{alert.headline()}\n")
-            self._telling.files.write({"kind": "recovered", **alert.plain()})
+            self._telling.files.write({"kind": "near" if is_near else "recovered", **alert.plain()})
             self._telling.record_and_act(alert)
 
     # ------------------------------------------------------------------ a hang

@@ -8,6 +8,7 @@ A watchdog that cannot be started costs one warning. Nothing here waits for it, 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.model.sample import Note
 from ms_summary_bridge.monitor.sinks.run_record import choose_run_directory, project_directory
 from ms_summary_bridge.monitor.watchdog.assignment import Assignment, Begun
+from ms_summary_bridge.monitor.watchdog.collective_limits import exec_timeout
 from ms_summary_bridge.monitor.watchdog.hang_report import is_regular
 from ms_summary_bridge.monitor.watchdog.heartbeat import STEP, Heartbeat
 from ms_summary_bridge.monitor.watchdog.stacks import offer_stacks
@@ -234,12 +236,14 @@ def _say_end(process: subprocess.Popen[bytes], heartbeat: Heartbeat) -> None:
 
 
 def _begun(place: ProcessRank) -> Begun:
+    secs = exec_timeout(os.environ)
     return Begun(
         rank=place.rank,
         ranks=place.ranks,
         host=place.host,
         thread_ident=threading.get_ident(),
         thread=threading.get_native_id(),
+        collective_secs=secs if place.ranks > 1 and place.device == "Ascend" and secs < math.inf else None,
     )
 
 
