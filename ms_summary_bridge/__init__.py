@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ms_summary_bridge.aggregate.aggregate import aggregate_ranks
     from ms_summary_bridge.callback.bridge import SummaryBridge
     from ms_summary_bridge.callback.gradient_summary import GradientSummary
+    from ms_summary_bridge.columns.inspect import inspect_logdir
     from ms_summary_bridge.columns.read import read_histograms, read_images, read_scalars
     from ms_summary_bridge.convert.follow import follow_logdir
     from ms_summary_bridge.convert.logdir import convert_logdir
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from ms_summary_bridge.monitor.build import build_monitor_callbacks
     from ms_summary_bridge.monitor.checkpoints.best_checkpoint import SaveBestCheckpoint
     from ms_summary_bridge.monitor.loop import Monitor
-    from ms_summary_bridge.runs.inspect import inspect_logdir
     from ms_summary_bridge.runs.logdir import discover
     from ms_summary_bridge.runs.report import Report
     from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor
@@ -101,6 +101,7 @@ _HOMES = {
     "callback.bridge": "SummaryBridge",
     "callback.gradient_summary": "GradientSummary",
     "aggregate.aggregate": "aggregate_ranks",
+    "columns.inspect": "inspect_logdir",
     "columns.read": "read_histograms read_images read_scalars",
     "convert.follow": "follow_logdir",
     "convert.logdir": "convert_logdir",
@@ -113,7 +114,6 @@ _HOMES = {
     "monitor.build": "build_monitor_callbacks",
     "monitor.checkpoints.best_checkpoint": "SaveBestCheckpoint",
     "monitor.loop": "Monitor",
-    "runs.inspect": "inspect_logdir",
     "runs.logdir": "discover",
     "runs.report": "Report",
     "values": "Histogram Image Opaque Scalar Tensor",

@@ -76,7 +76,7 @@ def inspect(
 ) -> int:
     """Tell what is in a log: runs, tags, steps, and every byte that cannot be read."""
     from ms_summary_bridge.cli.render import render_inspection
-    from ms_summary_bridge.runs.inspect import inspect_logdir
+    from ms_summary_bridge.columns.inspect import inspect_logdir
 
     result = inspect_logdir(src)
     if json:

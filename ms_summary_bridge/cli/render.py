@@ -13,8 +13,8 @@ from rich.text import Text
 from ms_summary_bridge.cli.output import printable
 
 if TYPE_CHECKING:
+    from ms_summary_bridge.columns.inspect import InspectReport, RunInspection
     from ms_summary_bridge.convert.verify import VerifyReport
-    from ms_summary_bridge.runs.inspect import InspectReport, RunInspection
     from ms_summary_bridge.runs.report import DamagedRange, IncompleteTail, LossCount, Report, RunReport
 
 __all__ = ["render_errors", "render_inspection", "render_report", "render_verification"]

@@ -1,1 +1,1 @@
-"""Numbers out: the values of a logdir as columns, and as iterators."""
+"""A logdir read without a conversion: its values as columns and as iterators, and what is in it."""

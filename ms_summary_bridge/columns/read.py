@@ -7,7 +7,7 @@ archive; what it made up (tables of tensors, counts of NaN) is left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -22,6 +22,7 @@ from ms_summary_bridge.files.arguments import check_path
 from ms_summary_bridge.files.event_file import Path
 from ms_summary_bridge.formats import mindspore
 from ms_summary_bridge.runs.archive import make_decoder, read_archive
+from ms_summary_bridge.runs.log_files import LogFile
 from ms_summary_bridge.runs.logdir import Logdir, Run, discover
 from ms_summary_bridge.runs.reading import RunReading, read_restored
 from ms_summary_bridge.values import Histogram, Image, Value
@@ -29,6 +30,8 @@ from ms_summary_bridge.values import Histogram, Image, Value
 __all__ = [
     "Read",
     "choose_runs",
+    "has_originals",
+    "iter_files",
     "iter_items",
     "matcher",
     "problems_of",
@@ -129,13 +132,12 @@ def problems_of(reading: RunReading) -> list[str]:
     return damaged + [f"{tail.file}: ends inside the record at byte {tail.offset}" for tail in reading.incomplete]
 
 
-def _has_originals(run: Run) -> bool:
-    """Whether an archive beside the run holds values of it."""
+def has_originals(run: Run) -> bool:
+    """Whether an archive beside the run holds values of it, or cannot be read to its end."""
     return any(
-        not isinstance(item[1].content, FileVersion)
+        not isinstance(item, tuple) or not isinstance(item[1].content, FileVersion)
         for source, path in run.archive_by_source.items()
         for item in read_archive(path, source)
-        if isinstance(item, tuple)
     )
 
 
@@ -144,24 +146,44 @@ def iter_items(run: Run, reading: RunReading, *, chunk_bytes: int | None = None)
 
     Args:
         run: As `discover` found it.
-        reading: Takes note of damage.
+        reading: Takes note of what is met.
+        chunk_bytes: As for `iter_files`.
+
+    Raises:
+        LogdirError: A file cannot be read.
+    """
+    if has_originals(run):
+        yield from read_restored(run, reading)
+    else:
+        yield from iter_files(run, run.files, reading, chunk_bytes=chunk_bytes)
+
+
+def iter_files(
+    run: Run, files: Iterable[LogFile], reading: RunReading, *, chunk_bytes: int | None = None
+) -> Iterator[Event | Batch]:
+    """Yields what files of a run hold themselves.
+
+    Args:
+        run: As `discover` found it.
+        files: Some of its files.
+        reading: Takes note of what is met.
         chunk_bytes: Bytes that are looked at together, and a file is open only while they are read; None for what is
             fastest, and a file that stays open.
 
     Raises:
         LogdirError: A file cannot be read.
     """
-    if _has_originals(run):
-        yield from read_restored(run, reading)
-        return
     decoder = make_decoder(run.format)
     shapes = Shapes(b"\x1d" if run.format == mindspore.FORMAT else b"\x15")
-    for file in run.files:
+    for file in files:
         reader = BatchReader(file.path, decoder, shapes, chunk_bytes=chunk_bytes)
         for item in reader:
-            if isinstance(item, (Batch, Event)):
+            if isinstance(item, Batch):
+                reading.records += item.events
                 yield item
-                if isinstance(item, Event) and reader.payload:
-                    shapes.learn(reader.payload, item, None)
             elif not isinstance(item, Drawn):
                 reading.note(item, file.path)
+                if isinstance(item, Event):
+                    yield item
+                    if reader.payload:
+                        shapes.learn(reader.payload, item, None)

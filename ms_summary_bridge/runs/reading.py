@@ -20,8 +20,9 @@ from ms_summary_bridge.runs.graph_file import read_graph_file
 from ms_summary_bridge.runs.log_files import CONVERT, LogFile
 from ms_summary_bridge.runs.logdir import Run
 from ms_summary_bridge.runs.report import DamagedRange, IncompleteTail
+from ms_summary_bridge.values import Value
 
-__all__ = ["RunReading", "ValuePoint", "read_points", "read_restored"]
+__all__ = ["RunReading", "ValuePoint", "entries_of", "read_beside", "read_points", "read_restored"]
 
 
 class ValuePoint(msgspec.Struct, frozen=True, gc=False):
@@ -102,6 +103,16 @@ def read_restored(run: Run, reading: RunReading) -> Iterator[Event]:
     for item in restore(_read_files(run, reading), originals):
         if isinstance(item, Event):
             yield item
+    yield from read_beside(run, reading)
+
+
+def read_beside(run: Run, reading: RunReading) -> Iterator[Event]:
+    """Yields those of a run's events that stand in files of their own: lineage and graphs.
+
+    Raises:
+        LogdirError: A file cannot be read.
+    """
+    archives = run.archive_by_source
     if LINEAGE not in archives:  # then what a conversion made of lineage is all that there is of it
         for item in _read_lineage([file for file in run.files if file.is_lineage], reading):
             if not isinstance(item.content, FileVersion):
@@ -153,12 +164,17 @@ def _noted(
             reading.note(item, path)
 
 
-def _points_of(event: Event) -> Iterator[ValuePoint]:
+def entries_of(event: Event) -> Iterator[tuple[str, str, Value]]:
+    """Yields kind, tag and value of what an event adds to a run; of a whole event the tag is empty."""
     content = event.content
     if isinstance(content, Summary):
         for tagged in content.values:
             if not tagged.derived:
-                value = tagged.value
-                yield ValuePoint(value.kind, tagged.tag, event.step, event.wall_time, value.fingerprint())
+                yield tagged.value.kind, tagged.tag, tagged.value
     elif not event.derived and not isinstance(content, (FileVersion, SessionLog)):
-        yield ValuePoint(content.kind, "", event.step, event.wall_time, content.fingerprint())
+        yield content.kind, "", content
+
+
+def _points_of(event: Event) -> Iterator[ValuePoint]:
+    for kind, tag, value in entries_of(event):
+        yield ValuePoint(kind, tag, event.step, event.wall_time, value.fingerprint())

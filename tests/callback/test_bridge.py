@@ -19,13 +19,13 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
+from ms_summary_bridge.columns.inspect import inspect_logdir
 from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.events import Summary
 from ms_summary_bridge.formats.protos import tb_pb
 from ms_summary_bridge.formats.sessions.hparams import END_TAG, START_TAG
 from ms_summary_bridge.formats.sessions.lineage import read_lineage
-from ms_summary_bridge.runs.inspect import inspect_logdir
 from ms_summary_bridge.runs.logdir import Run, discover
 from ms_summary_bridge.runs.reading import read_points
 from ms_summary_bridge.values import Image, Scalar

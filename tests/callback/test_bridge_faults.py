@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from ms_summary_bridge.columns.inspect import inspect_logdir
 from ms_summary_bridge.convert.verify import verify_logdirs
-from ms_summary_bridge.runs.inspect import inspect_logdir
 from tests.bridge_scripts.runs import (
     Scenarios,
     boards,

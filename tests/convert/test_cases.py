@@ -13,6 +13,7 @@ import pytest
 from PIL import Image as Pillow
 
 from ms_summary_bridge.cli.app import main
+from ms_summary_bridge.columns.inspect import inspect_logdir
 from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary
@@ -21,7 +22,6 @@ from ms_summary_bridge.files.records import Record
 from ms_summary_bridge.formats.mindinsight import MAX_PIXELS
 from ms_summary_bridge.formats.wire import FLOAT32, FLOAT64, fixed64, length_delimited, varint
 from ms_summary_bridge.runs.archive import make_decoder
-from ms_summary_bridge.runs.inspect import inspect_logdir
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Value
 from tests.mindspore_run import START, event, scalar, scalars, summary_name, write_summary
 from tests.scripted import build_file, build_record, mindspore_name, put, tensorboard_name, version_payload

@@ -22,6 +22,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ms_summary_bridge.columns.inspect import inspect_logdir
 from ms_summary_bridge.convert.destination import locked
 from ms_summary_bridge.convert.follow import follow_logdir
 from ms_summary_bridge.convert.logdir import convert_logdir
@@ -38,7 +39,6 @@ from ms_summary_bridge.formats.mindspore import MindSporeEncoder
 from ms_summary_bridge.formats.tag_names import TagNames
 from ms_summary_bridge.formats.wire import fixed64, length_delimited
 from ms_summary_bridge.runs.archive import make_decoder, read_archive
-from ms_summary_bridge.runs.inspect import inspect_logdir
 from ms_summary_bridge.runs.logdir import discover
 from ms_summary_bridge.runs.report import Report, RunReport
 from ms_summary_bridge.values import Image, Opaque, Scalar, Value

@@ -22,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as Pillow
 
+from ms_summary_bridge.columns.inspect import inspect_logdir
 from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.convert.state import STATE_NAME
 from ms_summary_bridge.convert.task import ConvertOptions
@@ -37,7 +38,6 @@ from ms_summary_bridge.formats.mindspore import MindSporeDecoder, MindSporeEncod
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from ms_summary_bridge.formats.wire import FLOAT32, FLOAT64, fixed64, length_delimited, varint
 from ms_summary_bridge.runs.archive import make_decoder, read_archive
-from ms_summary_bridge.runs.inspect import inspect_logdir
 from ms_summary_bridge.runs.logdir import discover
 from ms_summary_bridge.runs.report import Report, RunReport
 from ms_summary_bridge.values import Histogram, Image, Scalar, Tensor, Value

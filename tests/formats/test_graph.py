@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ms_summary_bridge.columns.inspect import inspect_logdir
 from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.errors import InvalidValueError
@@ -27,7 +28,6 @@ from ms_summary_bridge.formats.mindspore import MindSporeDecoder
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from ms_summary_bridge.formats.tensorboard import TensorBoardDecoder, TensorBoardEncoder
 from ms_summary_bridge.formats.unique_names import UniqueNames
-from ms_summary_bridge.runs.inspect import inspect_logdir
 from ms_summary_bridge.values import Opaque
 from tests.conftest import TensorBoardServer
 from tests.graph_samples import damage, graphs_in

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ms_summary_bridge.columns.inspect import inspect_logdir
 from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.events import Event, SessionLog, Summary
@@ -23,7 +24,6 @@ from ms_summary_bridge.formats.protos import tb_pb
 from ms_summary_bridge.live_writer.live_run import LiveRun
 from ms_summary_bridge.live_writer.run_config import LiveRunConfig
 from ms_summary_bridge.runs.archive import make_decoder
-from ms_summary_bridge.runs.inspect import inspect_logdir
 
 START = 1_700_000_000
 

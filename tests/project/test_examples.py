@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ms_summary_bridge.columns.inspect import inspect_logdir
 from ms_summary_bridge.convert.verify import verify_logdirs
-from ms_summary_bridge.runs.inspect import inspect_logdir
 from tools.quickstart_check import read_series
 from tools.tensorboard_api import stop_process
 

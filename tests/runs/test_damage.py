@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ms_summary_bridge.cli.app import main
+from ms_summary_bridge.columns.inspect import inspect_logdir
 from ms_summary_bridge.formats.wire import fixed64, length_delimited
-from ms_summary_bridge.runs.inspect import inspect_logdir
 from tests.mindspore_run import START, event, scalar, scalars, summary_bytes, summary_name, write_summary
 from tests.scripted import build_record, flip_bit, put, scalar_payload, version_payload
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ms_summary_bridge.columns.inspect import inspect_logdir
 from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.errors import LogdirError, NoEventsError
@@ -16,7 +17,6 @@ from ms_summary_bridge.formats.mindspore import MindSporeDecoder
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from ms_summary_bridge.formats.tensorboard import TensorBoardDecoder
 from ms_summary_bridge.runs.graph_file import find_fault, read_graph_file
-from ms_summary_bridge.runs.inspect import inspect_logdir
 from ms_summary_bridge.runs.logdir import discover
 from ms_summary_bridge.values import Opaque
 from tests.graph_samples import tensorflow_graph

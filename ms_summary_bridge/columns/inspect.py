@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Iterator
+from itertools import chain
 
+import msgspec
+import numpy as np
+
+from ms_summary_bridge.batches.reader import Batch
+from ms_summary_bridge.columns.read import has_originals, iter_files
+from ms_summary_bridge.events import Event
 from ms_summary_bridge.files.arguments import check_path
 from ms_summary_bridge.files.event_file import Path
 from ms_summary_bridge.runs.logdir import Run, discover
-from ms_summary_bridge.runs.reading import RunReading, read_points
+from ms_summary_bridge.runs.reading import RunReading, entries_of, read_beside, read_restored
 from ms_summary_bridge.runs.report import DamagedRange, IncompleteTail
+from ms_summary_bridge.values import Scalar
 
 __all__ = ["InspectReport", "RunInspection", "TagInspection", "inspect_logdir"]
 
@@ -86,12 +94,18 @@ def inspect_logdir(source: Path) -> InspectReport:
 def _inspect_run(run: Run, twins: list[Run]) -> RunInspection:
     reading = RunReading()
     tags: dict[tuple[str, str], TagInspection] = {}
-    for kind, name, step, wall_time, _ in map(msgspec.structs.astuple, read_points(run, reading)):
-        tag = tags.get((kind, name))
-        if tag is None:
-            tag = tags[kind, name] = TagInspection(kind, name, 0, step, step, wall_time, wall_time)
-        tag.points += 1
-        tag.last_step, tag.last_wall_time = step, wall_time
+    items: Iterator[Event | Batch]
+    if has_originals(run):
+        items = read_restored(run, reading)
+    else:
+        files = [file for file in run.files if not file.is_lineage]
+        items = chain(iter_files(run, files, reading), read_beside(run, reading))
+    for item in items:
+        if isinstance(item, Batch):
+            _add_batch(tags, item)
+        else:
+            for kind, name, _ in entries_of(item):
+                _add(tags, (kind, name), 1, (item.step, item.wall_time), (item.step, item.wall_time))
     return RunInspection(
         run=run.name,
         directory=run.directory,
@@ -110,3 +124,34 @@ def _inspect_run(run: Run, twins: list[Run]) -> RunInspection:
         padding_bytes=reading.padding_bytes,
         twins=[f"{twin.role}: {len(twin.files)} file(s)" for twin in twins],
     )
+
+
+def _add(
+    tags: dict[tuple[str, str], TagInspection],
+    key: tuple[str, str],
+    points: int,
+    first: tuple[int, float],
+    last: tuple[int, float],
+) -> None:
+    """Adds points that follow those of their series so far, given step and wall time of the first and the last."""
+    tag = tags.get(key)
+    if tag is None:
+        tag = tags[key] = TagInspection(*key, 0, first[0], first[0], first[1], first[1])
+    tag.points += points
+    tag.last_step, tag.last_wall_time = last
+
+
+def _add_batch(tags: dict[tuple[str, str], TagInspection], batch: Batch) -> None:
+    scan = batch.scan
+    spans: dict[str, tuple[int, int, int]] = {}  # by tag: points, row of the first one, row of the last one
+    for group in scan.groups:
+        low, high = np.searchsorted(group.rows, (batch.first, batch.last)).tolist()
+        if low == high:
+            continue
+        first, last = int(group.rows[low]), int(group.rows[high - 1])
+        for tag in group.form.shape.tags:
+            points, before, after = spans.get(tag, (0, first, last))
+            spans[tag] = points + high - low, min(before, first), max(after, last)
+    for tag, (points, *rows) in spans.items():
+        first_point, last_point = ((int(scan.steps[row]), float(scan.wall_times[row])) for row in rows)
+        _add(tags, (Scalar.kind, tag), points, first_point, last_point)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import random
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from ms_summary_bridge.batches.limits import LIMITS
+from ms_summary_bridge.batches.reader import Batch
+from ms_summary_bridge.columns import inspect
+from ms_summary_bridge.columns.inspect import TagInspection, inspect_logdir
 from ms_summary_bridge.convert.logdir import convert_logdir
-from ms_summary_bridge.errors import LogdirError, NoEventsError
-from ms_summary_bridge.runs.inspect import inspect_logdir
+from ms_summary_bridge.convert.task import ConvertOptions
+from ms_summary_bridge.errors import LogdirError, NoEventsError, UsageError
+from ms_summary_bridge.runs.report import encode_json
+from tests.batches.test_batch_lane import LogFormat, write_odd_run
 from tests.mindspore_run import START, event, histogram, scalar, scalars, summary_name, tensor, write_summary
 from tests.scripted import build_file, put, tensorboard_name
 
@@ -65,3 +73,47 @@ def test_nothing_and_nowhere_are_errors(tmp_path: Path) -> None:
         inspect_logdir(str(tmp_path))
     with pytest.raises(LogdirError):
         inspect_logdir(str(tmp_path / "missing"))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_batch_lane_tells_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Generated logs of every oddity, and what a conversion makes of them."""
+    rng = random.Random(seed)
+    form = LogFormat(rng.choice(("tensorboard", "mindinsight")))
+    for name in ("a", "b")[: rng.randint(1, 2)]:
+        write_odd_run(rng, form, tmp_path / "source" / name)
+    options = ConvertOptions(keep_archive=rng.random() < 0.5, tags=rng.choice(("", "a|loss")))
+    with suppress(NoEventsError, UsageError):
+        convert_logdir(tmp_path / "source", tmp_path / "converted", to=form.target, options=options)
+    fewest, patience = rng.choice(((1, 1), (4, 3), (32, 64)))
+    for name, value in (("fewest", fewest), ("patience", patience), ("chunk_bytes", rng.choice((100, 3000, 1 << 20)))):
+        monkeypatch.setattr(LIMITS, name, value)
+    with_lane = [_inspected(tmp_path / name) for name in ("source", "converted")]
+    monkeypatch.setattr(inspect, "has_originals", lambda run: True)  # the general way
+    assert with_lane == [_inspected(tmp_path / name) for name in ("source", "converted")]
+
+
+def _inspected(path: Path) -> bytes:
+    try:
+        return encode_json(inspect_logdir(path))
+    except LogdirError as error:
+        return str(error).encode()
+
+
+def test_batches_are_counted_in_the_order_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[int] = []
+    add_batch = inspect._add_batch
+
+    def counted(tags: dict[tuple[str, str], TagInspection], batch: Batch) -> None:
+        events.append(batch.events)
+        add_batch(tags, batch)
+
+    monkeypatch.setattr(inspect, "_add_batch", counted)
+    write_summary(tmp_path, [event(step, ("loss", scalar(1)), ("lr", scalar(2))) for step in (9, *range(100, 400), 3)])
+    (run,) = inspect_logdir(tmp_path).runs
+    assert [(tag.tag, tag.points, tag.first_step, tag.last_step) for tag in run.tags] == [
+        ("loss", 302, 9, 3),
+        ("lr", 302, 9, 3),
+    ]
+    assert sum(events) > 200  # the first few are learned from
+    assert run.records == 303
