@@ -34,7 +34,10 @@ def convert(
     dst: Annotated[str, typer.Argument(help="Directory for the output; made if missing.")],
     to: Annotated[Viewer | None, typer.Option(help="Target format; found from the files of SRC if not given.")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on as SRC grows, until Ctrl-C.")] = False,
-    workers: Annotated[int, typer.Option(min=1, metavar="N", help="Convert N runs at a time.")] = 1,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Convert N runs at a time; if not given, as many as there are cores."),
+    ] = None,
     dask: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Convert the runs on a Dask cluster that sees the same paths.")
     ] = None,

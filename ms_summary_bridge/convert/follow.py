@@ -38,7 +38,7 @@ def follow_logdir(
     *,
     to: str | None = None,
     options: ConvertOptions | None = None,
-    workers: int = 1,
+    workers: int | None = 1,
     force: bool = False,
     stop: threading.Event | None = None,
     on_round: Callable[[Report], None] = lambda report: None,
@@ -56,7 +56,7 @@ def follow_logdir(
         destination: As for `convert_logdir`.
         to: As for `convert_logdir`.
         options: As for `convert_logdir`.
-        workers: Processes, where there is much to read.
+        workers: Processes, where there is much to read; None for one on each core.
         force: Start over in the first round.
         stop: Ends the loop after the run that is under way; by default nothing but a KeyboardInterrupt does.
         on_round: Is given the report of each round that found something new, trouble included.

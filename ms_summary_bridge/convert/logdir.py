@@ -24,7 +24,7 @@ def convert_logdir(
     *,
     to: str | None = None,
     options: ConvertOptions | None = None,
-    workers: int = 1,
+    workers: int | None = 1,
     dask: str | None = None,
     force: bool = False,
     progress: Callable[[int, int], None] | None = None,
@@ -36,7 +36,8 @@ def convert_logdir(
         destination: A local directory, not a URL; made if missing.
         to: `tensorboard` or `mindinsight`; found from the files when None.
         options: What decides the output.
-        workers: Processes; 1 converts in this one.
+        workers: Processes; 1 converts in this one, and so does one run. None for one on each core where there is enough
+            to read. A program that asks for more than one has its code below `if __name__ == "__main__":`.
         dask: Address of a Dask scheduler whose workers see the same paths; used in place of processes.
         force: Start over: removes what earlier conversions wrote here, and nothing else.
         progress: Called with (source bytes read so far, source bytes in all).
@@ -64,7 +65,7 @@ def make_request(
     destination: Path,
     to: str | None,
     options: ConvertOptions | None,
-    workers: int,
+    workers: int | None,
     dask: str | None = None,
     force: bool = False,
 ) -> Request:
@@ -74,7 +75,8 @@ def make_request(
         UsageError: An argument cannot be so.
     """
     check_choice("to", to, (None, *TARGETS))
-    check_number("workers", workers, 1)
+    if workers is not None:
+        check_number("workers", workers, 1)
     if dask is not None and (type(dask) is not str or not dask):
         raise UsageError(f"dask: must be the address of a scheduler, not {dask!r}")
     if options is not None and not isinstance(options, ConvertOptions):

@@ -53,7 +53,7 @@ class Request(msgspec.Struct, frozen=True):
     destination: str
     to: str | None
     options: ConvertOptions
-    workers: int
+    workers: int | None
     dask: str | None = None
     force: bool = False
 

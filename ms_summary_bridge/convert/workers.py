@@ -5,6 +5,7 @@ Runs do not know of each other, so the order in which they are done is free.
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, as_completed
@@ -17,11 +18,23 @@ from ms_summary_bridge.convert.task import NamedTask, RunTask, relative_path
 from ms_summary_bridge.errors import LogdirError, MissingDependencyError
 from ms_summary_bridge.runs.report import RunReport, failed_run
 
-__all__ = ["convert_runs", "unread_bytes"]
+__all__ = ["convert_runs", "count_cores", "unread_bytes"]
 
-_WORTH_PROCESSES: Final = 16 << 20  # bytes to read; below it a follower is done before another process has started
+_WORTH_PROCESSES: Final = 32 << 20  # bytes to read; below it one process is done before another has started
+_CPU_MAX: Final = "/sys/fs/cgroup/cpu.max"  # of the container, as it is seen from inside
 
 _Result = tuple[str, RunTask, RunReport, RunState]
+
+
+def count_cores() -> int:
+    """Returns how many processor cores this process may use: by its affinity, and by the share its container has."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        with open(_CPU_MAX, encoding="ascii") as file:
+            share, period = file.read().split()
+        return max(1, min(cores, -(-int(share) // int(period))))
+    except (OSError, ValueError):  # no container, or `max`: no limit
+        return cores
 
 
 def unread_bytes(task: RunTask) -> int:
@@ -35,7 +48,7 @@ def unread_bytes(task: RunTask) -> int:
 def convert_runs(
     tasks: list[NamedTask],
     *,
-    workers: int = 1,
+    workers: int | None = 1,
     dask: str | None = None,
     advance: Progress,
     is_stopped: Callable[[], bool],
@@ -52,10 +65,12 @@ def convert_runs(
     if dask is not None:
         yield from _dask_results(tasks, dask, advance)
         return
-    is_little = (
-        any(task.options.grows for _, task in tasks) and sum(unread_bytes(task) for _, task in tasks) < _WORTH_PROCESSES
-    )
-    if workers <= 1 or len(tasks) <= 1 or is_little:
+    is_little = sum(unread_bytes(task) for _, task in tasks) < _WORTH_PROCESSES
+    if is_little and (workers is None or any(task.options.grows for _, task in tasks)):
+        workers = 1
+    elif workers is None:
+        workers = count_cores()
+    if workers == 1 or len(tasks) <= 1:
         for name, task in tasks:
             if is_stopped():
                 return

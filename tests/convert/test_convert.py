@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ms_summary_bridge.cli import main
 from ms_summary_bridge.columns.inspect import inspect_logdir
 from ms_summary_bridge.convert.destination import locked
 from ms_summary_bridge.convert.follow import follow_logdir
@@ -30,6 +32,7 @@ from ms_summary_bridge.convert.state import STATE_NAME, load_state
 from ms_summary_bridge.convert.task import ConvertOptions
 from ms_summary_bridge.convert.unread import identify, is_same_file
 from ms_summary_bridge.convert.verify import verify_logdirs
+from ms_summary_bridge.convert.workers import count_cores
 from ms_summary_bridge.errors import LogdirError, NoEventsError, UsageError
 from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary
 from ms_summary_bridge.files.event_file import EventFileReader
@@ -40,7 +43,7 @@ from ms_summary_bridge.formats.tag_names import TagNames
 from ms_summary_bridge.formats.wire import fixed64, length_delimited
 from ms_summary_bridge.runs.archive import make_decoder, read_archive
 from ms_summary_bridge.runs.logdir import discover
-from ms_summary_bridge.runs.report import Report, RunReport
+from ms_summary_bridge.runs.report import Report, RunReport, encode_json
 from ms_summary_bridge.values import Image, Opaque, Scalar, Value
 from tests.mindspore_run import (
     PNG,
@@ -892,14 +895,55 @@ def make_tree(top: Path) -> None:
     write_lineage(top / "a")
 
 
-def test_workers_give_the_same_bytes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [2, 5, None])
+def test_workers_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int | None) -> None:
+    pools: list[int] = []
+
+    class Pool(ProcessPoolExecutor):
+        def __init__(self, processes: int, **options: Any) -> None:
+            pools.append(processes)
+            super().__init__(processes, **options)
+
+    monkeypatch.setattr("ms_summary_bridge.convert.workers.ProcessPoolExecutor", Pool)
+    monkeypatch.setattr("ms_summary_bridge.convert.workers._WORTH_PROCESSES", 0)
+    monkeypatch.setattr("ms_summary_bridge.convert.workers.count_cores", lambda: 2)
     make_tree(tmp_path / "ms")
     one = convert(tmp_path / "ms", tmp_path / "one")
-    two = convert(tmp_path / "ms", tmp_path / "two", workers=2)
+    assert pools == []
+    two = convert(tmp_path / "ms", tmp_path / "two", workers=workers)
+    assert pools == [min(workers or 2, 3)]
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
-    assert [run.values for run in one.runs] == [run.values for run in two.runs]
-    again = convert(tmp_path / "ms", tmp_path / "two", workers=2)
+    two.destination = one.destination
+    for run, other in zip(two.runs, one.runs, strict=True):
+        run.destination = other.destination
+    assert encode_json(one) == encode_json(two)
+    again = convert(tmp_path / "ms", tmp_path / "two", workers=workers)
     assert [run.events_read for run in again.runs] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("names", [("a",), ("a", "b")], ids=["one run", "little to read"])
+def test_one_process_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]) -> None:
+    if len(names) == 1:
+        monkeypatch.setattr("ms_summary_bridge.convert.workers._WORTH_PROCESSES", 0)
+    monkeypatch.setattr("ms_summary_bridge.convert.workers.ProcessPoolExecutor", None)  # to start one would fail
+    for name in names:
+        write_summary(tmp_path / "ms" / name, scalars("loss", range(3)))
+    assert main(["convert", str(tmp_path / "ms"), str(tmp_path / "tb"), "--quiet"]) == 0
+    assert len([*(tmp_path / "tb").rglob("*tfevents*")]) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"),
+    [("max 100000", 3), ("200000 100000", 2), ("150000 100000", 2), ("1000 100000", 1), ("900000 100000", 3), ("", 3)],
+)
+def test_cores_are_those_the_process_may_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, cores: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 2, 5}, raising=False)
+    monkeypatch.setattr("ms_summary_bridge.convert.workers._CPU_MAX", str(tmp_path / "cpu.max"))
+    if text:
+        (tmp_path / "cpu.max").write_text(text + "\n")
+    assert count_cores() == cores
 
 
 @pytest.mark.slow
