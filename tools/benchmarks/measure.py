@@ -1,4 +1,4 @@
-"""Two legs measured in turn, and what comes of it.
+"""Legs measured in turn, here or as processes of their own, and what comes of it.
 
 The machine may be shared and its speed may change from one minute to the next; so the two legs alternate, each pair
 gives one ratio, and the median of the ratios counts.
@@ -7,9 +7,12 @@ gives one ratio, and the median of the ratios counts.
 from __future__ import annotations
 
 import gc
+import os
 import statistics
+import subprocess
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -22,7 +25,7 @@ class Seconds(msgspec.Struct, frozen=True):
 
     wall: float
     cpu: float
-    """Processor time of the whole process, that of background threads included."""
+    """Processor time of the whole process, that of background threads and of the processes it waited for included."""
 
 
 class Pairs(msgspec.Struct):
@@ -74,3 +77,46 @@ def measure_pairs(ours: Leg, theirs: Leg, pairs: int, note: Callable[[str], Any]
         result.theirs.append(measure(theirs))
         note(f"pair {number + 1}: {result.ours[-1].wall:.2f} s against {result.theirs[-1].wall:.2f} s")
     return result
+
+
+def measure_process(command: Sequence[str], env: Mapping[str, str], *, until: str = "") -> tuple[Seconds, str]:
+    """Runs a command to its end, start-up included; returns how long it took, and what it printed.
+
+    Args:
+        command: The command.
+        env: Its environment.
+        until: What a program that does not end by itself says on stderr when it is done; its stdin is closed then.
+
+    Raises:
+        ChildProcessError: It failed.
+    """
+    with tempfile.TemporaryFile() as errors:
+        begin = time.perf_counter()
+        process = subprocess.Popen(
+            command,
+            env=env,
+            stdin=subprocess.PIPE if until else subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL if until else subprocess.PIPE,
+            stderr=subprocess.PIPE if until else errors,
+        )
+        output = b""
+        wall = 0.0
+        if process.stdout is not None:
+            output = process.stdout.read()
+        elif process.stdin is not None and process.stderr is not None:
+            for line in process.stderr:
+                output += line
+                if until.encode() in line:
+                    wall = time.perf_counter() - begin
+                    process.stdin.close()
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = wall or time.perf_counter() - begin
+        process.returncode = os.waitstatus_to_exitcode(status)
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+        if process.returncode and not until:
+            errors.seek(0)
+            said = errors.read().decode(errors="replace")[-2000:]
+            raise ChildProcessError(f"{' '.join(command)}: exit code {process.returncode}: {said}")
+    return Seconds(wall, usage.ru_utime + usage.ru_stime), output.decode(errors="replace")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import math
 import struct
-from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
 
@@ -16,10 +15,11 @@ import numpy as np
 from PIL import Image
 
 from ms_summary_bridge.files.records import encode_record
-from ms_summary_bridge.formats.protos import ms_pb
-from ms_summary_bridge.formats.wire import varint
+from ms_summary_bridge.formats.protos import ms_pb, tb_pb
+from ms_summary_bridge.formats.wire import length_delimited, varint
 
 FILE_NAME = "bench.out.events.summary.1700000000.0.bench_MS"
+LOG_NAME = "events.out.tfevents.1700000000.bench"
 
 _START = 1_700_000_000.0
 _SCALAR_TAGS = (
@@ -123,9 +123,14 @@ def write_summary_file(directory: Path, summaries: list[bytes], *, events: int =
     return step
 
 
-def read_payloads(path: Path) -> Iterator[bytes]:
-    """Yields the payloads of a summary file as scripts read them: the checksums are passed over."""
-    with path.open("rb") as file:
-        while header := file.read(12):
-            yield file.read(int.from_bytes(header[:8], "little"))
-            file.read(4)
+def write_scalar_log(directory: Path, *, events: int) -> None:
+    """Writes a TensorBoard log with one scalar an event, at the steps and times of `write_summary_file`."""
+    rng = np.random.default_rng(1)
+    tags = cycle([length_delimited(b"\x0a", tag.encode()) for tag in _SCALAR_TAGS])
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / LOG_NAME).open("wb", buffering=_BUFFER_BYTES) as file:
+        file.write(encode_record(tb_pb.Event(wall_time=_START, file_version="brain.Event:2").SerializeToString()))
+        for step, number in enumerate(rng.normal(size=events).astype("<f4"), 1):
+            value = length_delimited(b"\x0a", next(tags) + b"\x15" + number.tobytes())
+            head = b"\x09" + _WALL_TIME.pack(_START + step * 0.01) + b"\x10" + varint(step)
+            file.write(encode_record(head + length_delimited(b"\x2a", value)))
