@@ -72,6 +72,8 @@ EXTRAS = {
         "pytest-xdist>=3.5",
         "hypothesis>=6.100",
         "grpcio-tools>=1.60",
+        # What tools/bench measures us against.
+        "tbparse>=0.0.9",
         # Drives the Chromium of the system; its own browsers are not downloaded.
         "playwright>=1.49",
         "mypy>=1.11",

@@ -30,14 +30,9 @@ def draw_chart(results: list[Result]) -> str:
 
     height = _TOP + _ROW * len(results) + 20
     bottom = height - 16
-    parts = [
-        _write(
-            20, 26, "How many times as long as ms-summary-bridge a program takes, median of whole processes", size=15
-        ),
-        _write(
-            20, 46, "thin line: least to greatest; upright line: target; processor time, for cp wall time", fill=_QUIET
-        ),
-    ]
+    heading = "How many times as long as ms-summary-bridge a program takes: medians of whole processes"
+    legend = "thin line: least to greatest; upright line: target; of processor time, for cp of wall time"
+    parts = [_write(20, 26, heading, size=14), _write(20, 46, legend, fill=_QUIET)]
     for power in range(low, high + 1):
         x = place(10**power)
         parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 4}" y2="{bottom}" stroke="{_GRID}"/>')

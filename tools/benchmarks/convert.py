@@ -168,7 +168,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="measured",
         type=Path,
         metavar="FILE.json",
-        help="what --json printed earlier; nothing is measured",
+        help="print what --json gave earlier; measure nothing",
     )
 
 

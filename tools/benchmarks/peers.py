@@ -20,7 +20,7 @@ def read_payloads(path: Path) -> Iterator[bytes]:
 
 
 def naive_loop(source: str, destination: str) -> int:
-    """Converts a run of MindSpore as people do by hand: protobuf's message classes, and tensorboardX's SummaryWriter."""
+    """Converts a run of MindSpore as people do by hand: message classes, and tensorboardX's SummaryWriter."""
     from google.protobuf.internal import api_implementation
     from tensorboardX import SummaryWriter
 
