@@ -78,7 +78,7 @@ class BatchReader:
 
     Attributes:
         offset: Behind the last item given out.
-        payload: Bytes of the event given out last; empty where they are not at hand.
+        payload: Bytes of the event given out last; empty behind anything else.
 
     Raises:
         LogdirError: (on iterating) The file cannot be opened or read, or is shorter than `offset`.
@@ -184,7 +184,7 @@ class BatchReader:
                 offset = reader.offset
                 if self._end is not None and offset > self._end:
                     return True
-                self.payload = b""
+                self.payload = reader.payload if isinstance(item, Event) else b""
                 self.offset = offset
                 yield item
                 # What reaches to the end of the file is given out, but not passed over: more bytes may complete it.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     _Rows = npt.NDArray[np.int64]
 
-__all__ = ["JudgedBatch", "judge"]
+__all__ = ["JudgedBatch", "judge", "points_of", "repeats_in"]
 
 _NO_SERIES: Final = Series(0, b"", 0, 0)
 _MOST_TURNS: Final = 8  # uneven steps looked for by numpy before they are gone through one by one
@@ -50,7 +50,14 @@ class JudgedBatch(msgspec.Struct, eq=False):
 
 
 class _Points(msgspec.Struct, eq=False):
-    """The values of one tag in a batch."""
+    """The values of one tag in a batch.
+
+    Attributes:
+        rows: Numbers of their events, from 0.
+        steps: Their steps.
+        bits: Bits of their floats.
+        repeats: Which of them repeat the one before.
+    """
 
     rows: _Rows
     steps: _Rows
@@ -61,13 +68,9 @@ class _Points(msgspec.Struct, eq=False):
 
 def judge(batch: Batch, series: SeriesTable) -> JudgedBatch | None:
     """Takes note of a batch's values; None where the general way has to do it (nothing is noted then)."""
-    scan, first = batch.scan, batch.first
-    groups: list[tuple[Group, slice]] = []
-    for group in scan.groups:
-        low, high = np.searchsorted(group.rows, (first, batch.last)).tolist()
-        if low < high:
-            groups.append((group, slice(low, high)))
-    points = _points_of(batch, groups)
+    first = batch.first
+    groups = _groups_of(batch)
+    points = points_of(batch)
     count = batch.last - first
     repeated = np.zeros(count, np.int64)
     for tag, found in points.items():
@@ -75,7 +78,7 @@ def judge(batch: Batch, series: SeriesTable) -> JudgedBatch | None:
         if known is None:
             return None
         found.series = known
-        found.repeats = _repeats(found, known)
+        found.repeats = repeats_in(found.steps, found.bits, (known.step, known.fingerprint))
         if found.repeats.any():
             repeated[found.rows[found.repeats]] += 1
     dropped: _Rows = np.empty(0, np.int64)
@@ -92,10 +95,20 @@ def judge(batch: Batch, series: SeriesTable) -> JudgedBatch | None:
     return _written(batch, groups, points, dropped)
 
 
-def _points_of(batch: Batch, groups: list[tuple[Group, slice]]) -> dict[str, _Points]:
+def _groups_of(batch: Batch) -> list[tuple[Group, slice]]:
+    """Returns the groups that are in a batch, and which of their rows are."""
+    groups: list[tuple[Group, slice]] = []
+    for group in batch.scan.groups:
+        low, high = np.searchsorted(group.rows, (batch.first, batch.last)).tolist()
+        if low < high:
+            groups.append((group, slice(low, high)))
+    return groups
+
+
+def points_of(batch: Batch) -> dict[str, _Points]:
     """Returns the values of each tag in the order of the file."""
     parts: dict[str, list[tuple[_Rows, npt.NDArray[np.uint32]]]] = {}
-    for group, part in groups:
+    for group, part in _groups_of(batch):
         rows = group.rows[part] - batch.first
         floats = group.floats[part]
         for column, tag in enumerate(group.form.shape.tags):
@@ -113,11 +126,11 @@ def _points_of(batch: Batch, groups: list[tuple[Group, slice]]) -> dict[str, _Po
     return out
 
 
-def _repeats(points: _Points, known: Series) -> npt.NDArray[np.bool_]:
-    repeats = np.zeros(len(points.rows), bool)
-    steps, bits = points.steps, points.bits
+def repeats_in(steps: _Rows, bits: npt.NDArray[np.uint32], last: tuple[int, bytes] | None) -> npt.NDArray[np.bool_]:
+    """Returns which values of a series repeat the one before; `last` is step and bits of what stands before them."""
+    repeats = np.zeros(len(steps), bool)
     np.logical_and(steps[1:] == steps[:-1], bits[1:] == bits[:-1], out=repeats[1:])
-    repeats[0] = known.step == steps[0] and known.fingerprint == bits[0].tobytes()
+    repeats[0] = last is not None and last[0] == steps[0] and last[1] == bits[0].tobytes()
     return repeats
 
 

@@ -23,7 +23,7 @@ from ms_summary_bridge.convert.verify.series import (
     PointLists,
     Series,
     SeriesHashes,
-    Take,
+    Taker,
     first_difference,
 )
 from ms_summary_bridge.convert.verify.source import SourceSide
@@ -42,7 +42,7 @@ _NO_VALUES: Final = frozenset({FileVersion.kind, SessionLog.kind, ENCODING})
 _EXPLAINED: Final = 20  # differing series for which the first difference is looked up
 _HELD_LIVE: Final = frozenset({Scalar.kind, Histogram.kind, Image.kind})
 
-_Read: TypeAlias = Callable[[Take, RunReading], None]
+_Read: TypeAlias = Callable[[Taker, RunReading], None]
 
 
 def verify_logdirs(a: Path, b: Path) -> VerifyReport:
@@ -83,20 +83,20 @@ class _Comparison:
         self._is_ordered = source.is_ordered
         output = run_a if pair.is_swapped else run_b
 
-        def read_result(take: Take, reading: RunReading) -> None:
-            read_output(output, take, reading, self._orphans)
+        def read_result(taker: Taker, reading: RunReading) -> None:
+            read_output(output, taker, reading, self._orphans)
 
         self._reads = (read_result, source.read) if pair.is_swapped else (source.read, read_result)
 
     def _reader(self, run: Run, with_users: bool) -> _Read:
-        def read(take: Take, reading: RunReading) -> None:
+        def read(taker: Taker, reading: RunReading) -> None:
             last: dict[Key, tuple[int, bytes]] = {}
             for point in read_points(run, reading, with_users=with_users):
                 key = (point.kind, point.tag, "")
                 shown = (point.step, point.fingerprint)
                 if last.get(key) != shown:
                     last[key] = shown
-                    take(key, point.step, point.wall_time, point.fingerprint)
+                    taker.take(key, point.step, point.wall_time, point.fingerprint)
 
         return read
 
@@ -136,7 +136,7 @@ class _Comparison:
     def _hash(self, read: _Read) -> dict[Key, Series]:
         hashes = SeriesHashes(is_ordered=self._is_ordered)
         reading = RunReading()
-        read(hashes.take, reading)
+        read(hashes, reading)
         self._report.damaged += reading.damaged
         self._report.incomplete += reading.incomplete
         self._users += reading.users
@@ -148,7 +148,7 @@ class _Comparison:
             return {}
         sides = [PointLists(keys, is_ordered=self._is_ordered) for _ in self._reads]
         for lists, read in zip(sides, self._reads, strict=True):
-            read(lists.take, RunReading())
+            read(lists, RunReading())
         return {key: first_difference(key, sides[0].of(key), sides[1].of(key)) for key in keys}
 
     def _word(self, key: Key, points_a: int, points_b: int, detail: str | None) -> str:

@@ -13,9 +13,13 @@ from typing import Final, TypeAlias
 
 from crc32c import crc32c
 
+from ms_summary_bridge.batches.histograms import Drawn
+from ms_summary_bridge.batches.reader import Batch, BatchReader
+from ms_summary_bridge.batches.shapes import Shapes
+from ms_summary_bridge.convert.batches import points_of
 from ms_summary_bridge.convert.state import OutputState, RunState
 from ms_summary_bridge.convert.verify.made import lineage_items, made_items
-from ms_summary_bridge.convert.verify.series import Key, Take
+from ms_summary_bridge.convert.verify.series import Key, Take, Taker, pack_rows
 from ms_summary_bridge.convert.verify.source import take_carried, take_encoding
 from ms_summary_bridge.events import Decoder, Event, FileVersion, SessionLog
 from ms_summary_bridge.files.event_file import CHUNK_BYTES, EventFileReader
@@ -24,6 +28,7 @@ from ms_summary_bridge.runs.archive import ArchivePosition, make_decoder, place_
 from ms_summary_bridge.runs.log_files import CONVERT, LogFile
 from ms_summary_bridge.runs.logdir import Run
 from ms_summary_bridge.runs.reading import RunReading
+from ms_summary_bridge.values import Scalar
 
 __all__ = ["changed_files", "read_output"]
 
@@ -33,7 +38,7 @@ _Shown: TypeAlias = tuple[Event, bytes]
 """An event of the output, and its payload."""
 
 
-def read_output(run: Run, take: Take, reading: RunReading, orphans: dict[Key, int]) -> None:
+def read_output(run: Run, taker: Taker, reading: RunReading, orphans: dict[Key, int]) -> None:
     """Gives out what an output has; `reading` is filled with what is wrong with its files.
 
     `orphans` is filled with the first step of each series at which an archive has an original and the output does not
@@ -42,12 +47,19 @@ def read_output(run: Run, take: Take, reading: RunReading, orphans: dict[Key, in
     Raises:
         LogdirError: A file cannot be read.
     """
+    take = taker.take
     archives = run.archive_by_source
     source = TENSORBOARD if run.format == MINDSPORE else MINDSPORE
+    shapes = Shapes(b"\x1d" if run.format == MINDSPORE else b"\x15")
     originals = _read_archive(archives, source, take, reading)
-    standing = _Standing(_read_files(run, take, reading), originals, orphans)
-    for event, payload in standing.events():
-        _take_event(event, payload, run, standing, take)
+    standing = _Standing(_read_files(run, take, reading, shapes), originals, orphans)
+    for shown in standing.events():
+        if isinstance(shown, Batch):
+            _take_batch(shown, taker)
+            continue
+        _take_event(*shown, run, standing, take)
+        if standing.is_done:
+            shapes.learn(shown[1], shown[0], None)
     for original in standing.rest():
         _take_original(original, take)
     _read_lineage(run, archives, take, reading)
@@ -55,22 +67,31 @@ def read_output(run: Run, take: Take, reading: RunReading, orphans: dict[Key, in
         _take_original(original, take)
 
 
-def _read_files(run: Run, take: Take, reading: RunReading) -> Iterator[_Shown]:
+def _read_files(run: Run, take: Take, reading: RunReading, shapes: Shapes) -> Iterator[_Shown | Batch]:
     """Yields the events that have a place in the order of an output; what else its files hold is taken."""
     decoder = make_decoder(run.format)
     for file in run.files:
         if file.is_lineage:
             continue
-        for number, (event, payload) in enumerate(_events(file, decoder, reading)):
+        is_first = True
+        for item in _events(file, decoder, reading, shapes):
+            event = next(item.decode(decoder)) if isinstance(item, Batch) else item[0]
             is_version = isinstance(event.content, FileVersion)
             # Each file begins with its version and has no other; what is restored has those of its source.
-            if run.role == CONVERT and is_version != (number == 0):
+            if run.role == CONVERT and is_version != is_first:
                 take((FileVersion.kind, os.path.basename(file.path), ""), event.step, event.wall_time, b"")
+            is_first = False
             if isinstance(event.content, SessionLog):
                 if run.role != CONVERT:  # those of its source
                     take_carried(event, take)
             elif not is_version:
-                yield event, payload
+                yield item
+
+
+def _take_batch(batch: Batch, taker: Taker) -> None:
+    wall_times = batch.scan.wall_times[batch.first : batch.last]
+    for tag, found in points_of(batch).items():
+        taker.take_rows((Scalar.kind, tag, ""), pack_rows(found.steps, wall_times[found.rows], found.bits))
 
 
 def _take_original(event: Event, take: Take) -> None:
@@ -98,7 +119,9 @@ def _read_lineage(run: Run, archives: dict[str, str], take: Take, reading: RunRe
         if not file.is_lineage:
             continue
         kept = []
-        for event, payload in _events(file, make_decoder(file.record_format), reading):
+        for shown in _events(file, make_decoder(file.record_format), reading, Shapes(b"")):
+            assert not isinstance(shown, Batch)  # of shapes that nothing was learned of
+            event, payload = shown
             kept.append(payload)
             is_own = run.format == TENSORBOARD or (run.role == CONVERT and event.content.kind != "dataset_graph")
             if isinstance(event.content, FileVersion) or (run.format == MINDSPORE and is_own):
@@ -110,13 +133,15 @@ def _read_lineage(run: Run, archives: dict[str, str], take: Take, reading: RunRe
                 take(*item)
 
 
-def _events(file: LogFile, decoder: Decoder, reading: RunReading) -> Iterator[_Shown]:
-    with EventFileReader(file.path, decoder) as reader:
-        for item in reader:
-            if isinstance(item, Event):
-                yield item, reader.payload
-            else:
-                reading.note(item, file.path)
+def _events(file: LogFile, decoder: Decoder, reading: RunReading, shapes: Shapes) -> Iterator[_Shown | Batch]:
+    reader = BatchReader(file.path, decoder, shapes)
+    for item in reader:
+        if isinstance(item, Batch):
+            yield item
+        elif isinstance(item, Event):
+            yield item, reader.payload
+        elif not isinstance(item, Drawn):
+            reading.note(item, file.path)
 
 
 def _read_archive(
@@ -150,19 +175,25 @@ class _Standing:
 
     def __init__(
         self,
-        output: Iterator[_Shown],
+        output: Iterator[_Shown | Batch],
         archive: Iterator[tuple[ArchivePosition, Event]],
         orphans: dict[Key, int],
     ) -> None:
         self._orphans = orphans
         self._output = output
-        self._coming: deque[_Shown] = deque()  # read ahead of the output
+        self._coming: deque[_Shown | Batch] = deque()  # read ahead of the output
         self._archive = archive
         self._ahead: deque[tuple[ArchivePosition, Event]] = deque()
         self._marks: Counter[int] = Counter()
         self._number = 0
 
-    def events(self) -> Iterator[_Shown]:
+    @property
+    def is_done(self) -> bool:
+        """Whether the originals are at their end: then events may come in batches, which need not be matched."""
+        self._fill()
+        return not self._ahead
+
+    def events(self) -> Iterator[_Shown | Batch]:
         """Yields the events of the output; each is to be matched before the next one."""
         while (shown := self._coming.popleft() if self._coming else next(self._output, None)) is not None:
             yield shown
@@ -193,7 +224,7 @@ class _Standing:
         """Whether one of so many events that follow looks alike; where none does, events before it are gone."""
         while len(self._coming) < within and (shown := next(self._output, None)) is not None:
             self._coming.append(shown)
-        return any(crc32c(payload) == mark for _, payload in islice(self._coming, within))
+        return any(crc32c(shown[1]) == mark for shown in islice(self._coming, within) if not isinstance(shown, Batch))
 
     def rest(self) -> Iterator[Event]:
         """Yields the originals behind the last event that nothing stands for."""

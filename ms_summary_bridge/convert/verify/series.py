@@ -9,11 +9,28 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import msgspec
+import numpy as np
 
-__all__ = ["ENCODING", "Key", "PointLists", "Series", "SeriesHashes", "SeriesPoint", "Take", "first_difference"]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Rows: TypeAlias = npt.NDArray[np.void]
+
+__all__ = [
+    "ENCODING",
+    "Key",
+    "PointLists",
+    "Series",
+    "SeriesHashes",
+    "SeriesPoint",
+    "Take",
+    "Taker",
+    "first_difference",
+    "pack_rows",
+]
 
 Key: TypeAlias = tuple[str, str, str]
 """Kind, tag, and the name of what is shown."""
@@ -25,8 +42,31 @@ counted and no more: it was made by older rules."""
 ENCODING: Final = "encoding"
 """Kind of the points that say how an archived value, or an event with unknown fields, was written."""
 
+_ROW: Final = np.dtype([("step", "<i8"), ("wall_time", "<f8"), ("bits", "<u4")])  # as a point of a scalar is packed
 _PACK_POINT: Final = struct.Struct("<qd").pack
 _BUFFER_BYTES: Final = 1024
+
+
+class Taker(Protocol):
+    """Takes the points of one side."""
+
+    def take(self, key: Key, step: int, wall_time: float, fingerprint: bytes | None) -> None:
+        """Takes one point."""
+
+    def take_rows(self, key: Key, rows: Rows) -> None:
+        """Takes points of a series of scalars, as `pack_rows` gives them."""
+
+
+def pack_rows(steps: npt.NDArray[np.int64], wall_times: npt.NDArray[np.float64], bits: npt.NDArray[np.uint32]) -> Rows:
+    """Returns points of a series of scalars as they are hashed."""
+    rows = np.empty(len(steps), _ROW)
+    rows["step"], rows["wall_time"], rows["bits"] = steps, wall_times, bits
+    return rows
+
+
+def _take_each(taker: Taker, key: Key, rows: Rows) -> None:
+    for step, wall_time, bits in rows.tolist():
+        taker.take(key, step, wall_time, bits.to_bytes(4, "little"))
 
 
 class SeriesPoint(msgspec.Struct, frozen=True, gc=False):
@@ -63,6 +103,13 @@ class Series:
             self._digest.update(buffer)
             buffer.clear()
 
+    def add_rows(self, rows: Rows) -> None:
+        """Adds the points that follow."""
+        self.points += len(rows)
+        self._digest.update(self._buffer)
+        self._buffer.clear()
+        self._digest.update(rows.tobytes())
+
     def add_to_set(self, step: int, wall_time: float, fingerprint: bytes | None) -> None:
         """Adds a point of a series whose order cannot be known."""
         self.points += 1
@@ -87,6 +134,7 @@ class SeriesHashes:
 
     def __init__(self, *, is_ordered: bool = True) -> None:
         self.series: dict[Key, Series] = {}
+        self._is_ordered = is_ordered
         self._add = Series.add if is_ordered else Series.add_to_set
 
     def take(self, key: Key, step: int, wall_time: float, fingerprint: bytes | None) -> None:
@@ -95,6 +143,13 @@ class SeriesHashes:
         if series is None:
             series = self.series[key] = Series()
         self._add(series, step, wall_time, fingerprint)
+
+    def take_rows(self, key: Key, rows: Rows) -> None:
+        """Takes points of a series of scalars."""
+        if self._is_ordered:
+            self.series.setdefault(key, Series()).add_rows(rows)
+        else:
+            _take_each(self, key, rows)
 
 
 class PointLists:
@@ -109,6 +164,11 @@ class PointLists:
         points = self._lists.get(key)
         if points is not None:
             points.append(SeriesPoint(step, wall_time, fingerprint))
+
+    def take_rows(self, key: Key, rows: Rows) -> None:
+        """Takes points of a series of scalars."""
+        if key in self._lists:
+            _take_each(self, key, rows)
 
     def of(self, key: Key) -> list[SeriesPoint]:
         """Returns the points of a series in their order, or in one order for all sides."""

@@ -7,14 +7,17 @@ from collections.abc import Iterator
 
 import msgspec
 
+from ms_summary_bridge.batches.histograms import Drawn
+from ms_summary_bridge.batches.reader import Batch, BatchReader
+from ms_summary_bridge.batches.shapes import Shapes
+from ms_summary_bridge.convert.batches import points_of, repeats_in
 from ms_summary_bridge.convert.run import convert_run
 from ms_summary_bridge.convert.state import FileState, Plan, RunState
 from ms_summary_bridge.convert.task import RunTask, compile_tags, relative_path
 from ms_summary_bridge.convert.unread import is_same_file
 from ms_summary_bridge.convert.verify.made import Making
-from ms_summary_bridge.convert.verify.series import ENCODING, Key, Take
+from ms_summary_bridge.convert.verify.series import ENCODING, Key, Take, Taker, pack_rows
 from ms_summary_bridge.events import Decoder, Event, FileVersion, SessionLog, Summary, TaggedValue
-from ms_summary_bridge.files.event_file import EventFileReader
 from ms_summary_bridge.files.file_names import LINEAGE, MINDSPORE, TENSORBOARD
 from ms_summary_bridge.runs.archive import make_decoder, source_of
 from ms_summary_bridge.runs.graph_file import read_graph_file
@@ -82,13 +85,13 @@ class SourceSide:
             if start < file.size:
                 yield _Turn(file, start, None)
 
-    def read(self, take: Take, reading: RunReading) -> None:
+    def read(self, taker: Taker, reading: RunReading) -> None:
         """Gives out what the output is to have.
 
         Raises:
             LogdirError: A file cannot be read.
         """
-        taking = _Taking(self._task, self._output, self._known, take, has_archive=self._has_archive)
+        taking = _Taking(self._task, self._output, self._known, taker, has_archive=self._has_archive)
         if self._is_ours:
             for event in read_restored(self._run, reading):
                 # Version events and marks of its own say nothing of what it was made from.
@@ -102,6 +105,7 @@ class SourceSide:
     def _read_turns(self, taking: _Taking, reading: RunReading) -> None:
         live = {file.path for file in self._task.live_files}
         decoders: dict[str, Decoder] = {}
+        shapes = Shapes(b"\x1d" if self._run.format == MINDSPORE else b"\x15")
         for turn in self._turns:
             path = turn.file.path
             if turn.file in self._run.graph_files:
@@ -110,14 +114,17 @@ class SourceSide:
             taking.superseded = self._find_superseded(turn)
             source = turn.file.record_format
             decoder = decoders.setdefault(source, make_decoder(source))
-            with EventFileReader(path, decoder, offset=turn.start) as reader:
-                for item in reader:
-                    if turn.end is not None and reader.offset > turn.end:
-                        break
-                    if not isinstance(item, Event):
-                        reading.note(item, path)
-                    elif path not in live or (item.by_user and not isinstance(item.content, SessionLog)):
-                        taking.put(item)
+            reader = BatchReader(path, decoder, shapes, offset=turn.start, end=turn.end)
+            for item in reader:
+                if isinstance(item, Batch):
+                    if path not in live:
+                        taking.put_batch(item, decoder)
+                elif isinstance(item, Event):
+                    is_wanted = path not in live or (item.by_user and not isinstance(item.content, SessionLog))
+                    if is_wanted and taking.put(item):
+                        shapes.learn(reader.payload, item, None)
+                elif not isinstance(item, Drawn):
+                    reading.note(item, path)
             if turn.begins_anew:
                 taking.forget()
 
@@ -134,10 +141,12 @@ class SourceSide:
 class _Taking:
     """Goes through the events of a source: what is left out, what is carried over, what is made."""
 
-    def __init__(self, task: RunTask, output: str, known: RunState | None, take: Take, *, has_archive: bool) -> None:
+    def __init__(self, task: RunTask, output: str, known: RunState | None, taker: Taker, *, has_archive: bool) -> None:
         self.users = 0
-        self._take = take
+        self._take = taker.take
+        self._take_rows = taker.take_rows
         self._output = output
+        self._format = task.run.format
         self._tags = compile_tags(task.options.tags)
         self._is_ours = task.run.role == CONVERT
         self._is_archived = has_archive
@@ -156,8 +165,8 @@ class _Taking:
         """Begins anew: no value of a session repeats one of the session before."""
         self._last.clear()
 
-    def put(self, event: Event) -> None:
-        """Takes one event."""
+    def put(self, event: Event) -> bool:
+        """Takes one event; returns whether the output is to have its values as they are, and nothing beside them."""
         content = event.content
         if type(content) is Summary:
             values = content.values
@@ -166,9 +175,9 @@ class _Taking:
                 value = tagged.value
                 if type(value) is Scalar and len(value.bits) == 4 and tagged.original is None and _is_utf8(tagged.tag):
                     self._put_scalar(event, tagged.tag, value)
-                    return
-            self._put_summary(event, content)
-        elif isinstance(content, FileVersion):
+                    return True
+            return self._put_summary(event, content)
+        if isinstance(content, FileVersion):
             self._put_version(event)
         elif event.derived and (content.kind != "graph" or self._is_archived):
             pass
@@ -176,6 +185,33 @@ class _Taking:
             self.users += 1
         else:
             self._carry(event)
+        return False
+
+    def put_batch(self, batch: Batch, decoder: Decoder) -> None:
+        """Takes events of scalars alone, each of a shape that is carried over as it is."""
+        points = points_of(batch)
+        repeats = {
+            tag: repeats_in(found.steps, found.bits, self._last.get((Scalar.kind, tag, "")))
+            for tag, found in points.items()
+        }
+        notes_all = self._output == MINDSPORE and any(repeated.any() for repeated in repeats.values())
+        if self.superseded or self._owed or notes_all:
+            for event in batch.decode(decoder):
+                self.put(event)
+            return
+        wall_times = batch.scan.wall_times[batch.first : batch.last]
+        for tag, found in points.items():
+            if self._tags is not None and not self._tags.search(tag):
+                continue
+            key = (Scalar.kind, tag, "")
+            kept = ~repeats[tag]
+            times = wall_times[found.rows]
+            value = Scalar(found.bits[-1].tobytes())
+            step = int(found.steps[-1])
+            last = Event(float(times.max()), step, Summary((TaggedValue(tag, value),)), self._format)
+            self._making.note_scalar(last, tag)
+            self._last[key] = step, value.bits
+            self._take_rows(key, pack_rows(found.steps[kept], times[kept], found.bits[kept]))
 
     def _put_scalar(self, event: Event, tag: str, value: Scalar) -> None:
         """The short way of most events of a long run: they are carried over as they are."""
@@ -195,10 +231,10 @@ class _Taking:
             self._last[key] = last
         self._take(key, event.step, event.wall_time, bits)
 
-    def _put_summary(self, event: Event, content: Summary) -> None:
+    def _put_summary(self, event: Event, content: Summary) -> bool:
         if self._leaves_users and event.by_user:
             self.users += len(content.values)
-            return
+            return False
         values = content.values
         if self._tags is not None:
             values = tuple(tagged for tagged in values if self._tags.search(tagged.tag))
@@ -211,8 +247,7 @@ class _Taking:
             if len(fresh) < len(values) and event.original is None:
                 values = fresh
                 event = Event(event.wall_time, event.step, Summary(values), event.format)
-        if values or not content.values:
-            self._carry(event)
+        return bool(values or not content.values) and self._carry(event)
 
     def _is_superseded(self, event: Event, key: Key) -> bool:
         """Whether a point was left out; then the series is to have one at its step or below later on."""
@@ -236,7 +271,8 @@ class _Taking:
         if self._keep_archive and event.format != self._output:
             take_carried(event, self._take)
 
-    def _carry(self, event: Event) -> None:
+    def _carry(self, event: Event) -> bool:
+        """Takes what becomes of an event; returns whether that is the event itself, and nothing beside it."""
         is_carried, others, items = self._making.carries(event)
         for carried in [event] if is_carried else others:
             take_carried(carried, self._take)
@@ -244,6 +280,7 @@ class _Taking:
             take_encoding(event, self._take)
         for item in items:
             self._take(*item)
+        return is_carried and not items and not self._making.has_archived
 
     def end(self) -> None:
         """Says that this was all."""
