@@ -101,7 +101,7 @@ def _make_histograms(room: Path, events: int) -> None:
 
 
 def _make_images(room: Path, events: int) -> None:
-    write_summary_file(room / "source", image_summaries((630,), 8), events=events)
+    write_summary_file(room / "source", image_summaries((468,), 8), events=events)
 
 
 def _make_log(room: Path, events: int) -> None:
@@ -119,7 +119,7 @@ CASES = (
     Case("scalars, 5 an event", partial(_make_scalars, 5), 60_000, _FIVE, values=5),
     Case("3,000,000 scalars, 1 an event", partial(_make_scalars, 1), 3_000_000, _ONE, is_large=True),
     Case("3,000,000 scalars, 5 an event", partial(_make_scalars, 5), 600_000, _FIVE, values=5, is_large=True),
-    Case("histograms of 90 buckets", _make_histograms, 20_000, (Peer(_NAIVE, "naive_loop", 6),), kind="histogram"),
+    Case("histograms of 90 buckets", _make_histograms, 100_000, (Peer(_NAIVE, "naive_loop", 6),), kind="histogram"),
     Case("images of 500 KB", _make_images, 500, (Peer("cp", "copy", 0.7, is_wall=True),), kind="image", syncs=True),
     Case(
         "TensorBoard to MindSpore",
@@ -153,6 +153,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this benchmark."""
     parser.add_argument("--pairs", type=int, default=9, help="how often each leg runs (default 9)")
     parser.add_argument("--only", default="", metavar="TEXT", help="only the cases whose name holds TEXT")
+    parser.add_argument("--peer", default="", metavar="TEXT", help="only the peers whose name holds TEXT")
     parser.add_argument("--large", action="store_true", help="also 3,000,000 scalars, where start-up no longer counts")
     parser.add_argument("--quick", action="store_true", help="tiny files, 2 pairs, no verdict: does it run at all?")
     parser.add_argument(
@@ -189,7 +190,8 @@ def _measure_cases(arguments: argparse.Namespace) -> list[Result]:
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
         for case in CASES:
-            if arguments.only in case.name and (arguments.large or not case.is_large):
+            is_wanted = arguments.only in case.name and any(arguments.peer in peer.name for peer in case.peers)
+            if is_wanted and (arguments.large or not case.is_large):
                 room = Path(scratch) / "case"
                 results += _Measurement(case, room, arguments, console).run()
                 shutil.rmtree(room)
@@ -207,6 +209,7 @@ class _Measurement:
         self._case = case
         self._room = room
         self._mindinsight: Path = arguments.mindinsight
+        self._peer: str = arguments.peer
         self._pairs = 2 if arguments.quick else max(arguments.pairs, 1)
         self._events = max(case.events // 1000, 20) if arguments.quick else case.events
         self._values = self._events * case.values
@@ -218,7 +221,12 @@ class _Measurement:
         case, console = self._case, self._console
         console.print(f"{case.name}: {self._values} values")
         case.make(self._room, self._events)
-        peers = [peer for peer in case.peers if not (lacks := self._lacks(peer.leg)) or console.print(f"  {lacks}")]
+        peers = []
+        for peer in case.peers:
+            if lacks := self._lacks(peer.leg):
+                console.print(f"  {lacks}")
+            elif self._peer in peer.name:
+                peers.append(peer)
         ours: list[Seconds] = []
         theirs: dict[str, list[Seconds]] = {peer.name: [] for peer in peers}
         for number in range(self._pairs):
