@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import BinaryIO, Final, TypeAlias
 
 import msgspec
+from crc32c import crc32c
 
 from ms_summary_bridge.batches.histograms import Drawn, Histograms
 from ms_summary_bridge.batches.limits import LIMITS
@@ -16,7 +17,18 @@ from ms_summary_bridge.batches.shapes import Shapes
 from ms_summary_bridge.errors import EventDecodeError, ReadError
 from ms_summary_bridge.events import Decoder, Event
 from ms_summary_bridge.files.event_file import CHUNK_BYTES, EventFileReader, is_url, open_source
-from ms_summary_bridge.files.records import FOOTER_BYTES, Damage, Incomplete, Padding, masked_crc
+from ms_summary_bridge.files.records import (
+    FOOTER_BYTES,
+    HEADER_BYTES,
+    LARGE_BYTES,
+    MAX_RECORD_BYTES,
+    Damage,
+    Incomplete,
+    Padding,
+    make_header,
+    mask_crc,
+    masked_crc,
+)
 
 __all__ = ["Batch", "BatchReader"]
 
@@ -113,6 +125,8 @@ class BatchReader:
         with ExitStack() as stack:
             source = None if self._chunk_bytes else stack.enter_context(open_source(self.path))
             while self._end is None or self.offset < self._end:
+                if source is not None:
+                    yield from self._take_large(source)
                 before = self.offset
                 limit = chunk_bytes if self._end is None else min(chunk_bytes, self._end - before)
                 data = self._read(limit, before, source)
@@ -132,6 +146,39 @@ class BatchReader:
             return os.pread(source.fileno(), size, offset)
         except OSError as error:
             raise ReadError.of_system(self.path, "read", error) from error
+
+    def _take_large(self, source: BinaryIO) -> Iterator[_Item]:
+        """Yields the records of 64 KiB and more that come next, each read by itself; stops at any that is not whole."""
+        size = os.fstat(source.fileno()).st_size if self._end is None else self._end
+        header = self._read(HEADER_BYTES, self.offset, source)
+        while True:
+            length = int.from_bytes(header[:8], "little")
+            body = self.offset + HEADER_BYTES
+            end = body + length + FOOTER_BYTES
+            if not LARGE_BYTES <= length <= MAX_RECORD_BYTES or end > size or header != make_header(length):
+                return
+            payload = self._read(length, body, source)
+            behind = self._read(FOOTER_BYTES + HEADER_BYTES, body + length, source)
+            checksum = crc32c(payload)
+            if len(payload) < length or mask_crc(checksum) != int.from_bytes(behind[:FOOTER_BYTES], "little"):
+                return
+            start, self.offset, self.payload = self.offset, end, payload
+            yield self._item_of(payload, start, checksum)
+            header = behind[FOOTER_BYTES:]
+
+    def _item_of(self, payload: bytes, start: int, checksum: int) -> Event | Damage | Drawn:
+        if self._histograms is not None and self._histograms.is_used:
+            drawn = self._histograms.draw(payload, 0, len(payload))
+            if drawn is not None:
+                drawn.checksum = checksum if drawn.payload is payload else None
+                return drawn
+        return self._decode(payload, start)
+
+    def _decode(self, payload: bytes, start: int) -> Event | Damage:
+        try:
+            return self._decoder.decode(payload)
+        except EventDecodeError as error:
+            return Damage(start, self.offset, f"not an event: {error.message}")
 
     def _take(self, found: Scan, base: int) -> Generator[_Item, None, bool]:
         """Yields what a chunk holds, up to where another scan is to go on; returns whether the file has ended."""
@@ -163,12 +210,7 @@ class BatchReader:
                         yield drawn
                         row += 1
                         continue
-                try:
-                    event = self._decoder.decode(payload)
-                except EventDecodeError as error:
-                    yield Damage(start, self.offset, f"not an event: {error.message}")
-                else:
-                    yield event
+                yield self._decode(payload, start)
                 row += 1
                 general += 1
                 if general >= self._patience and len(self._shapes.shapes) > shapes_known:
