@@ -63,6 +63,9 @@ EXTRAS = {
         "pytest-timeout>=2.3",
         "pytest-xdist>=3.5",
         "hypothesis>=6.100",
+        # A server that answers as S3 does, and its client.
+        "moto[server]>=5.0",
+        "s3fs>=2024.2.0",
         "grpcio-tools>=1.60",
         # Drives the Chromium of the system; its own browsers are not downloaded.
         "playwright>=1.49",
