@@ -64,7 +64,9 @@ EXTRAS = {
         "pytest-xdist>=3.5",
         "hypothesis>=6.100",
         # A server that answers as S3 does, and its client.
-        "moto[server]>=5.0",
+        "moto[s3]>=5.0",
+        "flask>=2.2",
+        "flask-cors>=3.0",
         "s3fs>=2024.2.0",
         "grpcio-tools>=1.60",
         # Drives the Chromium of the system; its own browsers are not downloaded.

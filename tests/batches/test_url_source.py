@@ -66,7 +66,7 @@ def put(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
     server: Any = None
     if protocol == "s3":
         pytest.importorskip("s3fs")
-        pytest.importorskip("werkzeug")
+        pytest.importorskip("flask_cors")
         moto = pytest.importorskip("moto.server")
         server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
         server.start()
