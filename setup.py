@@ -71,6 +71,11 @@ EXTRAS = {
         "pytest-timeout>=2.3",
         "pytest-xdist>=3.5",
         "hypothesis>=6.100",
+        # A server that answers as S3 does, and its client.
+        "moto[s3]>=5.0",
+        "flask>=2.2",
+        "flask-cors>=3.0",
+        "s3fs>=2024.2.0",
         "grpcio-tools>=1.60",
         # What tools/bench measures us against.
         "tbparse>=0.0.9",

@@ -1,7 +1,8 @@
-"""Events of histograms and scalars, from MindSpore's form to TensorBoard's, with the buckets of a chunk taken at once.
+"""Events of histograms, images and scalars, from MindSpore's form to TensorBoard's.
 
 A histogram has up to 90 buckets, and each record has a few of them, so the buckets of all records of a chunk are found
-and taken apart together; then a record is put together from slices. What a record's values are is known from an event
+and taken apart together; then a record is put together from slices. An image has the same bytes in both forms, so an
+event of images alone is its source's. What a record's values are is known from an event
 that went the general way and came out the same here; anything unusual (values that are not finite, fields in another
 order, counts above 2**53) goes the general way.
 """
@@ -18,7 +19,7 @@ from ms_summary_bridge.batches.chain import unaligned
 from ms_summary_bridge.events import Event, Summary
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats.plugin_data import DATA_CLASS_TENSOR, Origin, encode_metadata
-from ms_summary_bridge.values import Histogram, Scalar
+from ms_summary_bridge.values import Histogram, Image, Scalar
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -27,6 +28,7 @@ __all__ = ["Drawn", "Histograms"]
 
 _WALL_TIME: Final = struct.Struct("<d").unpack_from
 _MAX_TIME: Final = 1.7976931348623157e308
+_BEHIND: Final = bytes(96)  # so that the last bucket of a chunk is looked at, too
 _ROOM: Final = 29  # bytes of a bucket whose count has eight, the most that is expected
 _STATISTICS: Final = 33  # bytes of the statistics before the number of values
 _STATISTICS_KEYS: Final = ((0, 0x10), (2, 0x18), (4, 0x20), (6, 0x29), (15, 0x31), (24, 0x39), (33, 0x40))
@@ -51,12 +53,14 @@ class Drawn(msgspec.Struct, gc=False):
         wall_time: Seconds since the epoch.
         step: The step.
         values: Kind and tag of each value, and the bits of a scalar.
+        checksum: CRC-32C of the payload where it is known: an event that was read whole, and is the same in both forms.
     """
 
     payload: bytes
     wall_time: float
     step: int
     values: list[tuple[str, str, bytes]]
+    checksum: int | None = None
 
 
 class _Buckets(msgspec.Struct, eq=False):
@@ -94,7 +98,7 @@ class Histograms:
 
     @property
     def is_used(self) -> bool:
-        """Whether there are histograms that can be drawn here."""
+        """Whether there are events that can be drawn here."""
         return bool(self._known)
 
     def learn(self, payload: bytes, event: Event, written: bytes) -> None:
@@ -102,12 +106,11 @@ class Histograms:
         content = event.content
         if event.original is not None or type(content) is not Summary or event.step <= 0:
             return
-        if not any(type(tagged.value) is Histogram for tagged in content.values):
+        if not any(type(tagged.value) in (Histogram, Image) for tagged in content.values):
             return
         new: dict[bytes, tuple[str, str, bytes]] = {}
         for tagged in content.values:
-            kind = type(tagged.value)
-            if (kind is not Histogram and kind is not Scalar) or tagged.original is not None or tagged.derived:
+            if type(tagged.value) not in (Histogram, Image, Scalar) or tagged.original is not None or tagged.derived:
                 return
             field = wire.length_delimited(b"\x0a", tagged.tag.encode("utf-8", "surrogateescape"))
             new[field] = (tagged.value.kind, tagged.tag, field)
@@ -117,7 +120,7 @@ class Histograms:
             return
         before = dict(self._known)
         self._known |= new
-        drawn = self.draw(payload + bytes(64), 0, len(payload))
+        drawn = self.draw(payload, 0, len(payload))
         if drawn is None or drawn.payload != written:
             self._known = before
 
@@ -129,6 +132,12 @@ class Histograms:
             start: Where its payload begins.
             end: Behind the payload.
         """
+        try:
+            return self._draw(data, start, end)
+        except IndexError:  # a number does not end
+            return None
+
+    def _draw(self, data: bytes, start: int, end: int) -> Drawn | None:
         if end - start < 12 or data[start] != 0x09 or data[start + 9] != 0x10:
             return None
         wall_time = _WALL_TIME(data, start + 1)[0]
@@ -154,10 +163,11 @@ class Histograms:
         size, at = _read_length(data, at + 1)
         if at + size != end:
             return None
-        parts: list[bytes] = []
+        parts: list[bytes | memoryview] = []
         values: list[tuple[str, str, bytes]] = []
         known = self._known
         total = 0
+        is_same = True  # in both forms
         while at < end:
             if data[at] != 0x0A:
                 return None
@@ -175,8 +185,14 @@ class Histograms:
                 if stop - after != 5 or data[after] != 0x1D:
                     return None
                 bits = data[after + 1 : stop]
-                message = field + b"\x15" + bits
+                message: bytes | memoryview = field + b"\x15" + bits
+                is_same = False
                 values.append((kind, tag, bits))
+            elif kind == "image":
+                if not _is_plain_image(data, after, stop):
+                    return None
+                message = memoryview(data)[at:stop]
+                values.append((kind, tag, b""))
             else:
                 if data[after] != 0x4A:
                     return None
@@ -185,17 +201,21 @@ class Histograms:
                 if body is None:
                     return None
                 message = field + body
+                is_same = False
                 values.append((kind, tag, b""))
             prefix = b"\x0a" + wire.varint(len(message))
             total += len(prefix) + len(message)
             parts += (prefix, message)
             at = stop
-        return Drawn(b"".join((head, b"\x2a", wire.varint(total), *parts)), wall_time, step, values)
+        size_bytes = wire.varint(total)
+        if is_same and len(head) + 1 + len(size_bytes) + total == end - start:  # no length is longer than it need be
+            return Drawn(data[start:end], wall_time, step, values)
+        return Drawn(b"".join((head, b"\x2a", size_bytes, *parts)), wall_time, step, values)
 
     def _body(self, data: bytes, first: int, stop: int) -> bytes | None:
         """Returns a histogram as TensorBoard's tensor and our metadata, whose buckets begin at `first`."""
         if self._data is not data:
-            self._data, self._buckets = data, _find_buckets(data)
+            self._data, self._buckets = data, _find_buckets(data + _BEHIND)
         buckets = self._buckets
         number = None if buckets is None else buckets.at.get(first)
         if buckets is None or number is None or buckets.ends[number] != stop:
@@ -228,7 +248,7 @@ class Histograms:
 
 
 def _read_length(data: bytes, at: int) -> tuple[int, int]:
-    """Returns a length below 2 MiB and the position behind it; one that no message has where it is longer."""
+    """Returns a length below 256 MiB and the position behind it; one that no message has where it is longer."""
     byte = data[at]
     if byte < 128:
         return byte, at + 1
@@ -236,7 +256,28 @@ def _read_length(data: bytes, at: int) -> tuple[int, int]:
     if high < 128:
         return byte & 127 | high << 7, at + 2
     top = data[at + 2]
-    return (byte & 127 | (high & 127) << 7 | top << 14, at + 3) if top < 128 else (1 << 62, at)
+    if top < 128:
+        return byte & 127 | (high & 127) << 7 | top << 14, at + 3
+    last = data[at + 3]
+    length = byte & 127 | (high & 127) << 7 | (top & 127) << 14 | last << 21
+    return (length, at + 4) if last < 128 else (1 << 62, at)
+
+
+def _is_plain_image(data: bytes, at: int, end: int) -> bool:
+    """Whether what stands there is an image's field with its own fields as both formats' encoders write them."""
+    if data[at] != 0x22:
+        return False
+    size, at = _read_length(data, at + 1)
+    if at + size != end:
+        return False
+    for key in (0x08, 0x10, 0x18, 0x22):
+        if data[at] != key:
+            return False
+        first = at + 1
+        size, at = _read_length(data, first)
+        if not data[at - 1] and at - first != 1:  # longer than it need be
+            return False
+    return at + size == end
 
 
 def _find_buckets(data: bytes) -> _Buckets | None:

@@ -8,15 +8,27 @@ from contextlib import ExitStack
 from typing import BinaryIO, Final, TypeAlias
 
 import msgspec
+from crc32c import crc32c
 
 from ms_summary_bridge.batches.histograms import Drawn, Histograms
 from ms_summary_bridge.batches.limits import LIMITS
 from ms_summary_bridge.batches.scan import Scan, scan
 from ms_summary_bridge.batches.shapes import Shapes
-from ms_summary_bridge.errors import EventDecodeError, ReadError
+from ms_summary_bridge.errors import EventDecodeError
 from ms_summary_bridge.events import Decoder, Event
-from ms_summary_bridge.files.event_file import CHUNK_BYTES, EventFileReader, is_url, open_source
-from ms_summary_bridge.files.records import FOOTER_BYTES, Damage, Incomplete, Padding, masked_crc
+from ms_summary_bridge.files.event_file import CHUNK_BYTES, EventFileReader, is_url, open_source, read_errors
+from ms_summary_bridge.files.records import (
+    FOOTER_BYTES,
+    HEADER_BYTES,
+    LARGE_BYTES,
+    MAX_RECORD_BYTES,
+    Damage,
+    Incomplete,
+    Padding,
+    make_header,
+    mask_crc,
+    masked_crc,
+)
 
 __all__ = ["Batch", "BatchReader"]
 
@@ -62,19 +74,19 @@ _Item: TypeAlias = Event | Damage | Padding | Incomplete | Batch | Drawn
 
 
 class BatchReader:
-    """Reads the events of one local file, many at a time where that is possible.
+    """Reads the events of one file, many at a time where that is possible.
 
     Whoever takes an event says by `learn` what became of it; those of its shape that follow may then come in batches.
 
     Args:
-        path: The file. An fsspec URL is read the general way.
+        path: Local file or fsspec URL.
         decoder: Codec of the file's format.
         shapes: The shapes of the run.
         histograms: What is known of its histograms, where these are to come drawn.
         offset: Position to begin at.
         end: Position to end at; None for the end of the file.
         chunk_bytes: Bytes looked at together; the file is then open only while they are read, so that many files can be
-            read side by side. None for what is fastest, and a file that stays open.
+            read side by side (not that of a URL). None for what is fastest, and a file that stays open.
 
     Attributes:
         offset: Behind the last item given out.
@@ -101,18 +113,19 @@ class BatchReader:
         self._decoder = decoder
         self._shapes = shapes
         self._histograms = histograms
+        self._is_url = is_url(path)
         self._end = end
         self._chunk_bytes = chunk_bytes
         self._patience = LIMITS.patience
 
     def __iter__(self) -> Iterator[_Item]:
-        if is_url(self.path):
-            yield from self._read_generally(None)
-            return
         chunk_bytes = self._chunk_bytes or LIMITS.chunk_bytes
         with ExitStack() as stack:
-            source = None if self._chunk_bytes else stack.enter_context(open_source(self.path))
+            is_kept = not self._chunk_bytes or self._is_url
+            source = stack.enter_context(open_source(self.path)) if is_kept else None
             while self._end is None or self.offset < self._end:
+                if source is not None:
+                    yield from self._take_large(source)
                 before = self.offset
                 limit = chunk_bytes if self._end is None else min(chunk_bytes, self._end - before)
                 data = self._read(limit, before, source)
@@ -128,10 +141,48 @@ class BatchReader:
         if source is None:
             with open_source(self.path) as source:
                 return self._read(size, offset, source)
+        with read_errors(self.path):
+            if not self._is_url:
+                return os.pread(source.fileno(), size, offset)
+            source.seek(offset)
+            return source.read(size)
+
+    def _size(self, source: BinaryIO) -> int:
+        with read_errors(self.path):
+            return source.seek(0, os.SEEK_END)
+
+    def _take_large(self, source: BinaryIO) -> Iterator[_Item]:
+        """Yields the records of 64 KiB and more that come next, each read by itself; stops at any that is not whole."""
+        size = self._size(source) if self._end is None else self._end
+        header = self._read(HEADER_BYTES, self.offset, source)
+        while True:
+            length = int.from_bytes(header[:8], "little")
+            body = self.offset + HEADER_BYTES
+            end = body + length + FOOTER_BYTES
+            if not LARGE_BYTES <= length <= MAX_RECORD_BYTES or end > size or header != make_header(length):
+                return
+            payload = self._read(length, body, source)
+            behind = self._read(FOOTER_BYTES + HEADER_BYTES, body + length, source)
+            checksum = crc32c(payload)
+            if len(payload) < length or mask_crc(checksum) != int.from_bytes(behind[:FOOTER_BYTES], "little"):
+                return
+            start, self.offset, self.payload = self.offset, end, payload
+            yield self._item_of(payload, start, checksum)
+            header = behind[FOOTER_BYTES:]
+
+    def _item_of(self, payload: bytes, start: int, checksum: int) -> Event | Damage | Drawn:
+        if self._histograms is not None and self._histograms.is_used:
+            drawn = self._histograms.draw(payload, 0, len(payload))
+            if drawn is not None:
+                drawn.checksum = checksum if drawn.payload is payload else None
+                return drawn
+        return self._decode(payload, start)
+
+    def _decode(self, payload: bytes, start: int) -> Event | Damage:
         try:
-            return os.pread(source.fileno(), size, offset)
-        except OSError as error:
-            raise ReadError.of_system(self.path, "read", error) from error
+            return self._decoder.decode(payload)
+        except EventDecodeError as error:
+            return Damage(start, self.offset, f"not an event: {error.message}")
 
     def _take(self, found: Scan, base: int) -> Generator[_Item, None, bool]:
         """Yields what a chunk holds, up to where another scan is to go on; returns whether the file has ended."""
@@ -163,12 +214,7 @@ class BatchReader:
                         yield drawn
                         row += 1
                         continue
-                try:
-                    event = self._decoder.decode(payload)
-                except EventDecodeError as error:
-                    yield Damage(start, self.offset, f"not an event: {error.message}")
-                else:
-                    yield event
+                yield self._decode(payload, start)
                 row += 1
                 general += 1
                 if general >= self._patience and len(self._shapes.shapes) > shapes_known:

@@ -11,15 +11,14 @@ from ms_summary_bridge.batches.histograms import Drawn, Histograms
 from ms_summary_bridge.batches.limits import LIMITS
 from ms_summary_bridge.batches.reader import Batch
 from ms_summary_bridge.batches.shapes import Shapes
-from ms_summary_bridge.convert.batches import JudgedBatch, judge
+from ms_summary_bridge.convert.batches import judge
 from ms_summary_bridge.convert.restarts import FileWalk
-from ms_summary_bridge.convert.series import SeriesTable
+from ms_summary_bridge.convert.series import SeriesKey, SeriesTable
 from ms_summary_bridge.convert.sink import RunSink
 from ms_summary_bridge.events import Decoder, Event, Summary
-from ms_summary_bridge.files.records import encode_record
 from ms_summary_bridge.formats import mindspore, tensorboard
 from ms_summary_bridge.runs.report import RunReport
-from ms_summary_bridge.values import Histogram, Value
+from ms_summary_bridge.values import Value
 
 __all__ = ["BatchLane"]
 
@@ -106,16 +105,13 @@ class BatchLane:
             return
         for kind, _, _ in drawn.values:
             self._count(kind, 1)
-        checksum = crc32c(drawn.payload)
-        record = encode_record(drawn.payload, checksum)
-        self._sink.write_batch(JudgedBatch(record, 1, checksum, drawn.wall_time, {}, {}))
+        self._sink.write_drawn(drawn.payload, crc32c(drawn.payload) if drawn.checksum is None else drawn.checksum)
 
-    def _take_out(self, payload: bytes, tag: str) -> Value:
-        """Returns a histogram of an event that was not taken apart when it was read."""
+    def _take_out(self, payload: bytes, key: SeriesKey) -> Value:
+        """Returns a value of an event that was not taken apart when it was read."""
         content = self._make_decoder().decode(payload).content
         assert isinstance(content, Summary)
-        values = (tagged.value for tagged in content.values if tagged.tag == tag)
-        return next(value for value in values if isinstance(value, Histogram))
+        return next(tagged.value for tagged in content.values if (tagged.value.kind, tagged.tag) == key)
 
     def _count(self, kind: str, values: int) -> None:
         self._report.values[kind] = self._report.values.get(kind, 0) + values

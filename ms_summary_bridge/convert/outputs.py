@@ -29,7 +29,7 @@ class DryWriter:
         """As `ArchiveWriter.file`."""
 
     def write(self, *_: object) -> None:
-        """Takes a payload, or an event and its place."""
+        """Takes a payload and its checksum, or an event and its place."""
 
     def write_records(self, block: bytes) -> None:
         """Takes records."""

@@ -98,7 +98,7 @@ class SeriesTable:
     def __init__(self, rows: list[tuple[str, str, Series]] | None = None) -> None:
         self._series: dict[SeriesKey, Series] = {(kind, tag): series for kind, tag, series in rows or ()}
         # Last values whose fingerprint is not made yet: it is needed only where a step comes twice, and takes long.
-        self._unmarked: dict[SeriesKey, Value | Callable[[str], Value]] = {}
+        self._unmarked: dict[SeriesKey, Value | Callable[[SeriesKey], Value]] = {}
         self._held: dict[SeriesKey, int] = {}  # bytes of those that are large
         self._room = _ROOM
         self.file = 0
@@ -143,7 +143,8 @@ class SeriesTable:
                 self._mark((value.kind, tagged.tag))
                 fingerprint = value.fingerprint()
             else:
-                fingerprint = b"" if self._hold((value.kind, tagged.tag), value) else value.fingerprint()
+                is_held = self._hold((value.kind, tagged.tag), value, _bytes_of(value))
+                fingerprint = b"" if is_held else value.fingerprint()
             if series is None:
                 table[value.kind, tagged.tag] = Series(step, fingerprint, file, step)
             else:
@@ -171,12 +172,12 @@ class SeriesTable:
             return event
         return Event(event.wall_time, step, Summary(tuple(fresh)), event.format) if fresh else None
 
-    def observe_drawn(self, drawn: Drawn, histogram_of: Callable[[str], Value]) -> bool:
-        """Takes note of an event with histograms that was not taken apart; False, and no note, where it must be.
+    def observe_drawn(self, drawn: Drawn, value_of: Callable[[SeriesKey], Value]) -> bool:
+        """Takes note of an event that was not taken apart; False, and no note, where it must be.
 
         Args:
             drawn: The event.
-            histogram_of: Takes the histogram of a tag out of it.
+            value_of: Takes the value of a series out of it.
         """
         step, table, file = drawn.step, self._series, self.file
         found = [table.get((kind, tag)) for kind, tag, _ in drawn.values]
@@ -192,8 +193,9 @@ class SeriesTable:
                     self.went_back[tag] = self.went_back.get(tag, 0) + 1
                 series.turn(step)
             series.step, series.file, series.fingerprint = step, file, bits
-            if kind == Histogram.kind:
-                self._unmarked[kind, tag] = histogram_of
+            size = len(drawn.payload) if kind == Image.kind else 0
+            if kind != Scalar.kind and not self._hold((kind, tag), value_of, size):
+                series.fingerprint = value_of((kind, tag)).fingerprint()
         return True
 
     def find_scalar(self, tag: str) -> Series | None:
@@ -223,9 +225,8 @@ class SeriesTable:
         lows = ((key, series.lowest_from(step)) for key, series in self._series.items())
         return {key: low for key, low in lows if low is not None}
 
-    def _hold(self, key: SeriesKey, value: Value) -> bool:
+    def _hold(self, key: SeriesKey, value: Value | Callable[[SeriesKey], Value], size: int) -> bool:
         """Holds a last value, whose fingerprint is made when it is asked for; False where there is no room for it."""
-        size = 0 if isinstance(value, Histogram) else _bytes_of(value)
         room = self._room + self._held.pop(key, 0)
         self._unmarked.pop(key, None)
         if is_held := size <= room:
@@ -240,7 +241,7 @@ class SeriesTable:
         value = self._unmarked.pop(key, None)
         if value is not None:
             self._room += self._held.pop(key, 0)
-            self._series[key].fingerprint = (value(key[1]) if callable(value) else value).fingerprint()
+            self._series[key].fingerprint = (value(key) if callable(value) else value).fingerprint()
 
     def _let_go(self) -> None:
         self._unmarked.clear()

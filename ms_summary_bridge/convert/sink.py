@@ -118,7 +118,7 @@ class RunSink(ABC):
             self._archive(event).write(encoded.archive, place)
             self.archived += 1
         if payload is not None:
-            self._put(event, payload)
+            self._put(event, payload, self._places.last.mark)
         return encoded
 
     @property
@@ -135,6 +135,12 @@ class RunSink(ABC):
         self._has_points = True
         self._places.skip(batch.events, batch.checksum)
         self._open().write_records(batch.block)
+
+    def write_drawn(self, payload: bytes, checksum: int) -> None:
+        """Writes one event that was drawn and is held whole, of which there is nothing to tell; as `write_batch`."""
+        self._has_points = True
+        self._places.skip(1, checksum)
+        self._open().write(payload, checksum)
 
     def write_version(self, event: Event) -> None:
         """Keeps a source file's version event where the output's own files begin with another."""
@@ -153,13 +159,13 @@ class RunSink(ABC):
     def _begin(self, wall_time: float) -> None:
         """Begins a file whose first event is from that time."""
 
-    def _put(self, event: Event, payload: bytes) -> None:
-        """Writes a payload into the file that grows, or into a new one."""
+    def _put(self, event: Event, payload: bytes, checksum: int | None = None) -> None:
+        """Writes a payload, whose CRC-32C may be given, into the file that grows, or into a new one."""
         if self._begins_new_file:
             self._begin(event.wall_time)
         if not self._has_points and type(event.content) is not SessionLog:
             self._has_points = True
-        self._open().write(payload)
+        self._open().write(payload, checksum)
 
     def _open(self) -> RecordWriter | DryWriter:
         """Returns the file that grows, opened where an earlier session ended."""

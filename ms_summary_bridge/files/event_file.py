@@ -48,6 +48,8 @@ __all__ = [
 ]
 
 CHUNK_BYTES: Final = 1 << 20
+_RANGE_BYTES: Final = 4 << 20
+_RANGES: Final = {"maxblocks": 4}
 _FRAME_BYTES: Final = HEADER_BYTES + FOOTER_BYTES
 
 Path: TypeAlias = str | os.PathLike[str]
@@ -59,7 +61,9 @@ def is_url(path: str) -> bool:
 
 
 def open_source(path: Path) -> BinaryIO:
-    """Opens a local file or an fsspec URL for reading, unbuffered.
+    """Opens a local file, unbuffered, or an fsspec URL for reading.
+
+    What a URL is for is read in ranges of 4 MiB, the next one in the background; 16 MiB of it are held.
 
     Raises:
         LogdirError: It cannot be opened, or the protocol of the URL is unknown.
@@ -72,7 +76,10 @@ def open_source(path: Path) -> BinaryIO:
         from fsspec.core import url_to_fs  # here, as most callers read local files and need not wait for its import
 
         filesystem, inner = url_to_fs(path)
-        source = filesystem.open(inner, "rb")
+        try:
+            source = filesystem.open(inner, "rb", _RANGE_BYTES, dict(_RANGES), cache_type="background")
+        except TypeError:  # its files are not read in ranges
+            source = filesystem.open(inner, "rb")
         with contextlib.suppress(AttributeError):
             source.fs = filesystem  # one for archives closes what it opened when nobody holds it any longer
         return cast(BinaryIO, source)

@@ -132,14 +132,8 @@ class RecordDecoder:
         decoder can be fed no further.
         """
         pieces: list[Piece] = []
-        cut: int | None = None  # where a whole header stands whose record is cut
         while self._held and (self._search is None or self._search.candidate is not None):
-            if cut is None and self._search is not None:
-                cut = self._search.candidate
-            found = self.give_up()
-            if found:
-                cut = None
-                pieces.extend(found)
+            pieces += self.give_up()
         search = self._search
         if search is None:
             return pieces
@@ -153,10 +147,10 @@ class RecordDecoder:
             is_zero = not rest.strip(b"\0")
             pieces.append(Padding(search.limit, end) if is_zero else Incomplete(search.limit, len(rest)))
             search.start = search.limit
-        elif cut is not None:  # damage, and behind it a record that is only cut
-            pieces.append(search.close(cut))
-            pieces.append(Incomplete(cut, end - cut))
-            search.start = cut
+        elif search.cut is not None:  # damage, and behind it a record that is only cut
+            pieces.append(search.close(search.cut))
+            pieces.append(Incomplete(search.cut, end - search.cut))
+            search.start = search.cut
         else:
             pieces.append(search.close(end))
         return pieces
@@ -252,6 +246,8 @@ class _Search(msgspec.Struct):
     """The search began at a record that may just be cut; without a find it is not damage."""
     candidate: int | None = None
     """File position of a whole header whose record has not arrived yet."""
+    cut: int | None = None
+    """File position of the first such header whose record will never arrive whole."""
     untried: int = 0
     """File position of the first place where a record has not been looked for."""
     is_zero: bool = True
@@ -262,6 +258,7 @@ class _Search(msgspec.Struct):
 
     def abandon_candidate(self) -> None:
         if self.candidate is not None:
+            self.cut = self.candidate if self.cut is None else self.cut
             self.untried = self.candidate + 1
             self.candidate = None
 

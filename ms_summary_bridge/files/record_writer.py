@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from crc32c import crc32c
 
@@ -12,9 +13,11 @@ from ms_summary_bridge.errors import ClosedError, FileTakenError, LogdirError, O
 from ms_summary_bridge.files.arguments import check_number, check_path
 from ms_summary_bridge.files.event_file import CHUNK_BYTES, Path
 from ms_summary_bridge.files.record_decoder import RecordDecoder
-from ms_summary_bridge.files.records import FOOTER_BYTES, HEADER_BYTES, Record, encode_record
+from ms_summary_bridge.files.records import FOOTER_BYTES, HEADER_BYTES, LARGE_BYTES, Record, encode_record, frame
 
 __all__ = ["RecordWriter", "create_unique"]
+
+_MOST_PARTS: Final = 1024  # that Linux takes at once (IOV_MAX)
 
 
 class RecordWriter:
@@ -60,7 +63,7 @@ class RecordWriter:
         check_number("buffer_bytes", buffer_bytes, 1)
         self.checksum = checksum
         self._buffer_bytes = buffer_bytes
-        self._pending: list[bytes] = []  # whole records, not yet in the file
+        self._pending: list[bytes] = []  # not yet in the file: whole records, large ones in parts
         self._pending_bytes = 0
         self._written = offset or 0  # end of the last record known to be in the file
         self._fd = self._create() if offset is None else self._reopen(offset)
@@ -107,7 +110,7 @@ class RecordWriter:
     @property
     def waiting_records(self) -> int:
         """Records that are not in the file yet."""
-        return len(self._pending)
+        return sum(1 for _ in _records_of(b"".join(self._pending)))
 
     def payloads_from(self, offset: int) -> list[bytes]:
         """Returns the payloads of all records from `offset` on, where one begins: also when the file has been removed.
@@ -126,8 +129,8 @@ class RecordWriter:
         """Bytes of the file behind all that was written: not yet compared. 0 but for a reopened file."""
         return max(self._file_end - self.offset, 0)
 
-    def write(self, payload: bytes) -> None:
-        """Frames one payload and buffers it.
+    def write(self, payload: bytes, checksum: int | None = None) -> None:
+        """Frames one payload and buffers it; its CRC-32C may be given.
 
         Raises:
             WriteError, OutputChangedError: The buffer was full and could not be written; see `flush`.
@@ -135,9 +138,11 @@ class RecordWriter:
         """
         if self._fd < 0:
             raise ClosedError(f"{self.path}: the writer is closed")
-        record = encode_record(payload)
-        self._pending.append(record)
-        self._pending_bytes += len(record)
+        if len(payload) < LARGE_BYTES:
+            self._pending.append(encode_record(payload, checksum))
+        else:  # not worth a copy
+            self._pending += frame(payload, checksum)
+        self._pending_bytes += HEADER_BYTES + len(payload) + FOOTER_BYTES
         if self._pending_bytes >= self._buffer_bytes:
             self._drain()
 
@@ -189,29 +194,50 @@ class RecordWriter:
     def _drain(self) -> None:
         if not self._pending:
             return
-        data = memoryview(b"".join(self._pending))
+        parts = self._parts()
         # Asked anew each time: an interrupt may have come between an earlier write and the note that it was done.
         self._file_end = os.lseek(self._fd, 0, os.SEEK_END)
-        done = self._match(data) if self._file_end > self._written else 0
+        done = self._match(memoryview(b"".join(parts))) if self._file_end > self._written else 0
         try:
-            while done < len(data):
-                done += os.write(self._fd, data[done:])
+            while done < self._pending_bytes:
+                done += self._write_from(parts, done)
         except OSError as error:
-            self._settle(data, done)
+            self._settle(done)
             raise WriteError(
                 f"{self.path}: cannot be written: {error.strerror or error}; "
                 f"{self._written} bytes are in the file, {self._pending_bytes} wait"
             ) from error
         self._pending.clear()
         self._pending_bytes = 0
-        self._note(data)
+        self._note(parts)
         self._file_end = max(self._file_end, self._written)
 
-    def _note(self, data: memoryview) -> None:
+    def _parts(self) -> list[bytes]:
+        """Returns what is not in the file yet: large records as they are, what stands between them joined."""
+        parts: list[bytes] = []
+        first = 0
+        has_large = max(map(len, self._pending)) >= LARGE_BYTES
+        for index, part in enumerate(self._pending if has_large else ()):
+            if len(part) >= LARGE_BYTES:
+                parts += (b"".join(self._pending[first:index]), part)
+                first = index + 1
+        return [*parts, b"".join(self._pending[first:])]
+
+    def _write_from(self, parts: list[bytes], start: int) -> int:
+        """Writes what stands behind the first `start` bytes of the parts; returns how much of it was taken."""
+        rest: list[memoryview] = []
+        for part in parts:
+            if start < len(part):
+                rest.append(memoryview(part)[start:])
+            start = max(start - len(part), 0)
+        return os.write(self._fd, rest[0]) if len(rest) == 1 else os.writev(self._fd, rest[:_MOST_PARTS])
+
+    def _note(self, parts: list[bytes]) -> None:
         """Takes note of bytes that are in the file now."""
-        self._written += len(data)
-        if self.checksum is not None:
-            self.checksum = crc32c(data, self.checksum)
+        for part in parts:
+            self._written += len(part)
+            if self.checksum is not None:
+                self.checksum = crc32c(part, self.checksum)
 
     def _match(self, data: memoryview) -> int:
         """Returns how many of the bytes are in the file already."""
@@ -230,18 +256,18 @@ class RecordWriter:
             done += len(found)
         return done
 
-    def _settle(self, data: memoryview, done: int) -> None:
+    def _settle(self, done: int) -> None:
         """After a failed write: takes the records that are whole out of the buffer, cuts the file behind them."""
         kept = count = 0
-        self._pending = [record for block in self._pending for record in _records_of(block)]
+        self._pending = [*_records_of(b"".join(self._pending))]
         for record in self._pending:
             if kept + len(record) > done:
                 break
             kept += len(record)
             count += 1
-        del self._pending[:count]
         self._pending_bytes -= kept
-        self._note(data[:kept])
+        self._note(self._pending[:count])
+        del self._pending[:count]
         with contextlib.suppress(OSError):  # else the torn bytes are an overlap, completed by the next flush
             os.ftruncate(self._fd, self._written)
         self._file_end = os.lseek(self._fd, 0, os.SEEK_END)

@@ -30,6 +30,7 @@ from ms_summary_bridge.errors import (
 __all__ = [
     "FOOTER_BYTES",
     "HEADER_BYTES",
+    "LARGE_BYTES",
     "MAX_RECORD_BYTES",
     "Damage",
     "Incomplete",
@@ -38,7 +39,9 @@ __all__ = [
     "Record",
     "decode_record",
     "encode_record",
+    "frame",
     "make_header",
+    "mask_crc",
     "masked_crc",
     "too_large",
 ]
@@ -51,6 +54,9 @@ FOOTER_BYTES: Final = _FOOTER.size
 
 MAX_RECORD_BYTES: Final = (1 << 31) - 1
 """Longest payload taken for real. protobuf itself refuses messages of 2 GiB, so no writer can make one."""
+
+LARGE_BYTES: Final = 1 << 16
+"""Payloads from this length on are read and written each by itself, without a copy."""
 
 _MASK_DELTA: Final = 0xA282EAD8
 _HEADER_CACHE_SIZE: Final = 4096
@@ -98,7 +104,11 @@ Piece: TypeAlias = Record | Damage | Padding | Incomplete
 
 def masked_crc(data: bytes) -> int:
     """Returns the masked crc32c of `data`, an unsigned 32-bit number, as both file formats store it."""
-    crc = crc32c(data)
+    return mask_crc(crc32c(data))
+
+
+def mask_crc(crc: int) -> int:
+    """Returns a crc32c as both file formats store it."""
     return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
 
 
@@ -118,6 +128,11 @@ def encode_record(payload: bytes, checksum: int | None = None) -> bytes:
     Raises:
         RecordTooLargeError: The payload is longer than any reader would take.
     """
+    return b"".join(frame(payload, checksum))
+
+
+def frame(payload: bytes, checksum: int | None = None) -> tuple[bytes, bytes, bytes]:
+    """Returns the parts of that record; raises as `encode_record`."""
     length = len(payload)
     header = _made_headers.get(length)
     if header is None:
@@ -127,7 +142,7 @@ def encode_record(payload: bytes, checksum: int | None = None) -> bytes:
         if len(_made_headers) < _HEADER_CACHE_SIZE:
             _made_headers[length] = header
     crc = crc32c(payload) if checksum is None else checksum
-    return header + payload + ((((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF).to_bytes(4, "little")
+    return header, payload, ((((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF).to_bytes(4, "little")
 
 
 def decode_record(data: bytes, *, path: str = "", offset: int = 0) -> Record:

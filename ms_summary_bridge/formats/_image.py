@@ -29,8 +29,8 @@ def decode_image(payload: bytes, start: int, end: int) -> tuple[Image, bool]:
     return image, is_exact and len(numbers) == 3 and encoded is not None
 
 
-def encode_image(image: Image, encoded: bytes) -> bytes:
-    """Encodes one image of a batch, key of the value's field included."""
+def encode_image(image: Image, encoded: bytes, before: bytes = b"") -> bytes:
+    """Encodes one image of a batch, key of the value's field included; `before` are the fields before it."""
     out = b"\x08" + wire.varint(image.height) + b"\x10" + wire.varint(image.width)
-    out += b"\x18" + wire.varint(image.colorspace) + wire.length_delimited(b"\x22", encoded)
-    return wire.length_delimited(b"\x22", out)
+    out += b"\x18" + wire.varint(image.colorspace) + b"\x22" + wire.varint(len(encoded))
+    return b"".join((before, b"\x22", wire.varint(len(out) + len(encoded)), out, encoded))

@@ -95,7 +95,7 @@ def text_value(name: str, text: str, origin: Origin) -> bytes:
 
 def image_value(name: str, image: Image, encoded: bytes, origin: Origin | None) -> bytes:
     """Encodes one image of a batch."""
-    message = wire.text(b"\x0a", name) + encode_image(image, encoded)
+    message = encode_image(image, encoded, wire.text(b"\x0a", name))
     return message if origin is None else message + encode_metadata("images", 0, origin)
 
 

@@ -259,9 +259,7 @@ class MindSporeEncoder:
             parts, archive = _with_origins(event, content, parts)
         if content.values and not parts:
             return Encoded(None, tuple(losses), archive, tuple(written))
-        body = b"".join([wire.length_delimited(b"\x0a", part) for part in parts])
-        summary = wire.length_delimited(b"\x2a", body)
-        payload = head + b"\x10" + wire.varint(event.step) + summary
+        payload = wire.repeated(head + b"\x10" + wire.varint(event.step), b"\x2a", parts)
         return Encoded(payload, tuple(losses), archive, tuple(written))
 
     def _encode_graph(self, event: Event, content: Opaque, head: bytes) -> Encoded:

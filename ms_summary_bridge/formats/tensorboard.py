@@ -290,8 +290,7 @@ class TensorBoardEncoder:
         if event.original is not None:
             losses.append(LostValue("event", "", "holds fields that are not known to this version"))
         archive = event if losses else None
-        body = b"".join([b"\x0a" + wire.varint(len(part)) + part for part in parts])
-        return Encoded(head + b"\x2a" + wire.varint(len(body)) + body, tuple(losses), archive)
+        return Encoded(wire.repeated(head, b"\x2a", parts), tuple(losses), archive)
 
     def _encode_value(self, tag: str, value: Value) -> Iterator[bytes]:
         """Yields the messages that show one value: none for a kind that is carried as it is."""

@@ -31,6 +31,7 @@ __all__ = [
     "length_delimited",
     "read_entry",
     "read_varint",
+    "repeated",
     "signed",
     "text",
     "varint",
@@ -68,6 +69,12 @@ def length_delimited(key: bytes, data: bytes) -> bytes:
     """Encodes one length-delimited field: its key, the length, the bytes."""
     size = len(data)
     return key + (_SMALL[size] if size < 128 else varint(size)) + data
+
+
+def repeated(before: bytes, key: bytes, messages: list[bytes]) -> bytes:
+    """Encodes a message whose field 1 holds each of `messages`, with its key and length; `before` are other fields."""
+    parts = [part for message in messages for part in (b"\x0a", varint(len(message)), message)]
+    return b"".join((before, key, varint(sum(map(len, parts))), *parts))
 
 
 def text(key: bytes, content: str) -> bytes:

@@ -18,8 +18,9 @@ from ms_summary_bridge.batches.reader import Batch
 from ms_summary_bridge.convert.batches import JudgedBatch, judge
 from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.convert.series import SeriesTable
+from ms_summary_bridge.convert.sink import RunSink
 from ms_summary_bridge.convert.task import ConvertOptions
-from ms_summary_bridge.files.records import encode_record
+from ms_summary_bridge.files.records import LARGE_BYTES, encode_record
 from ms_summary_bridge.formats.wire import length_delimited, varint
 
 _FILES = int(os.environ.get("MSB_BATCH_FILES", "400"))
@@ -72,6 +73,21 @@ class LogFormat:
             message = rng.choice((message + b"\x40\x01", message[30:], b"", message + b"\x5a\x00"))
         return length_delimited(b"\x0a", tag) + length_delimited(b"\x4a", message)
 
+    def image(self, rng: random.Random, tag: bytes) -> bytes:
+        """Returns an image, now and then with something that no encoder of ours writes."""
+        width, height = rng.choice(((1, 1), (300, 200), (0, 0), (-1, 5)))
+        head = struct.pack(">II", width & 0xFFFFFFFF, height & 0xFFFFFFFF)
+        size = rng.choice((0, 20, 3000, 3000, 66_000, 200_000))
+        data = (b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR" + head + b"\x08\x02" + rng.randbytes(size))[:size]
+        fields = [b"\x08" + varint(height), b"\x10" + varint(width), b"\x18\x03", length_delimited(b"\x22", data)]
+        if rng.random() < 0.1:
+            changes = (fields[:3], fields[1:], fields[::-1], [*fields, fields[3]], [*fields, b"\x28\x01"])
+            fields = rng.choice((*changes, [b"\x08\x81\x00", *fields[1:]], [*fields[:3], b"\x22\xff\xff"]))
+        message = length_delimited(b"\x22", b"".join(fields))
+        if rng.random() < 0.05:
+            message = rng.choice((message + message, message + b"\xa0\x06\x01", b"\x22\x80"))
+        return length_delimited(b"\x0a", tag) + message
+
     def event(self, wall_time: float, step: bytes, values: list[bytes], tail: bytes = b"") -> bytes:
         summary = b"".join(length_delimited(b"\x0a", value) for value in values)
         return b"\x09" + struct.pack("<d", wall_time) + step + length_delimited(b"\x2a", summary) + tail
@@ -108,6 +124,7 @@ def _payloads(rng: random.Random, form: LogFormat, first_step: int, count: int) 
     repeats = rng.choice((0.0, 0.0, 0.02, 0.2))
     stride = rng.choice((1, 1, 10, 0))
     histograms = rng.choice(((), (), (b"w",), (b"w", b"layer/bias", b"loss")))
+    images = rng.choice(((), (), (b"img",), (b"img", b"loss", b"\xff")))
     step, wall_time = first_step, 1.6e9 + first_step
     last = b""
     yield form.version()
@@ -125,6 +142,12 @@ def _payloads(rng: random.Random, form: LogFormat, first_step: int, count: int) 
         tags = kinds[number % len(kinds)]
         if form.is_mindspore and histograms and number % 3 == 0:
             values = [form.histogram(rng, tag) for tag in histograms] + [form.value(tags[0], bits[0])] * (number % 2)
+            last = form.event(wall_time, b"\x10" + varint(step), values)
+            yield last
+            continue
+        if images and number % 4 == 1:
+            shown = images if rng.random() < 0.2 else images[:1]
+            values = [form.image(rng, tag) for tag in shown] + [form.value(tags[0], bits[0])] * (rng.random() < 0.2)
             last = form.event(wall_time, b"\x10" + varint(step), values)
             yield last
             continue
@@ -200,6 +223,15 @@ def test_the_batch_lane_changes_no_byte(
         return drawn[-1]
 
     monkeypatch.setattr(SeriesTable, "observe_drawn", observed)
+    copied: list[int] = []  # bytes of events that are the same in both forms
+    write_drawn = RunSink.write_drawn
+
+    def written(sink: RunSink, payload: bytes, checksum: int) -> None:
+        if b"IHDR" in payload:
+            copied.append(len(payload))
+        write_drawn(sink, payload, checksum)
+
+    monkeypatch.setattr(RunSink, "write_drawn", written)
     for seed in range(first, first + _PER_TEST):
         rng = random.Random(seed)
         form = LogFormat(rng.choice(("tensorboard", "mindinsight")))
@@ -227,3 +259,4 @@ def test_the_batch_lane_changes_no_byte(
         shutil.rmtree(source)
     assert judged.count(True) > 20  # it was used
     assert drawn.count(True) > 5
+    assert min(copied) < LARGE_BYTES < max(copied)

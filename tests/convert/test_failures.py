@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from ms_summary_bridge.cli.app import main
@@ -38,7 +39,7 @@ from ms_summary_bridge.errors import (
 )
 from ms_summary_bridge.files.record_writer import RecordWriter
 from ms_summary_bridge.runs.report import Report, RunReport
-from tests.convert.test_convert import outputs, scalar_rows
+from tests.convert.test_convert import contents, outputs, scalar_rows
 from tests.follow_script import FollowScript
 from tests.mindspore_run import scalars, write_summary
 from tests.runs.test_logdir import in_unprivileged_child
@@ -227,6 +228,38 @@ def test_where_no_worker_can_be_started_this_process_converts(
     monkeypatch.setattr(workers.ProcessPoolExecutor, "submit", refuse)
     assert not convert_logdir(source, tmp_path / "tb", workers=2).failures
     assert verify_logdirs(source, tmp_path / "tb").is_equal
+
+
+def kill_once_at_b(task: RunTask, advance: Any = None) -> tuple[RunReport, RunState]:
+    """Ends the worker in the middle of run b, when part of its output is written; not the second time."""
+    killed = Path(task.source) / "killed"
+
+    def kill(count: int) -> None:
+        if list(Path(task.destination).glob("*tfevents*")) and not killed.exists():
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return convert_run(task, kill if task.destination.endswith("/b") else advance)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("distributed") is None, reason="distributed is not installed")
+@pytest.mark.filterwarnings("ignore")  # the cluster's, not ours
+def test_a_run_is_done_again_whose_worker_on_a_cluster_was_killed(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from distributed import LocalCluster
+
+    write_summary(source / "b", [*scalars("loss", range(100_000)), *scalars("accuracy", range(5))])
+    reports = [convert_logdir(source, tmp_path / "out")]
+    alone = contents(tmp_path / "out")
+    shutil.rmtree(tmp_path / "out")
+    monkeypatch.setattr(workers, "convert_run", kill_once_at_b)
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        reports.append(convert_logdir(source, tmp_path / "out", dask=cluster.scheduler_address))
+    assert (source / "killed").exists()
+    assert msgspec.to_builtins(reports[0]) == msgspec.to_builtins(reports[1])
+    assert contents(tmp_path / "out") == alone
 
 
 @pytest.mark.skipif(importlib.util.find_spec("distributed") is None, reason="distributed is not installed")

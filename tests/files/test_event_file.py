@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import stat
 import tempfile
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import fsspec
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +25,7 @@ from ms_summary_bridge.files import event_file
 from ms_summary_bridge.files.event_file import EventFileReader, open_source, read_pieces
 from ms_summary_bridge.files.file_ends import Head, last_wall_time, peek
 from ms_summary_bridge.files.record_writer import RecordWriter, create_unique
-from ms_summary_bridge.files.records import Damage, Incomplete, Padding, Record
+from ms_summary_bridge.files.records import LARGE_BYTES, Damage, Incomplete, Padding, Record
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder
 from ms_summary_bridge.formats.tensorboard import TensorBoardDecoder
 from scripted import FORMATS, START, build_file, build_record, flip_bit, put, scalar_payload, version_payload
@@ -467,13 +469,14 @@ def test_closed_writer_cannot_be_used(tmp_path: Path) -> None:
 
 
 class Disk:
-    """Stands in for os.write: a disk with so much room, that takes so much at a time."""
+    """Stands in for os.write and os.writev: a disk with so much room, that takes so much at a time."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int, at_once: int = 1 << 30) -> None:
         self.room = room
         self._at_once = at_once
         self._write = os.write
         monkeypatch.setattr(os, "write", self.write)
+        monkeypatch.setattr(os, "writev", lambda fd, parts: self.write(fd, b"".join(parts)))
 
     def write(self, fd: int, data: bytes | memoryview) -> int:
         if not self.room:
@@ -524,6 +527,68 @@ def test_full_disk_leaves_whole_records_and_loses_none(
     disk.room = 1000
     writer.close()
     assert path.read_bytes() == whole
+
+
+_LARGE = b"\x07" * LARGE_BYTES
+
+
+@pytest.mark.parametrize("at_once", [1 << 30, 50_000, 7919])
+@pytest.mark.parametrize("can_truncate", [True, False])
+@pytest.mark.parametrize("room", [0, 5, 19, 30, 31, 32, 70_000, 65_571, 65_574, 65_575, 65_580, 150_000])
+def test_large_records_survive_a_full_disk_and_short_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, can_truncate: bool, at_once: int
+) -> None:
+    payloads = (b"one", _LARGE, b"two", _LARGE + b"x")
+    ends = [0, *itertools.accumulate(len(build_record(payload)) for payload in payloads)]
+    whole = b"".join(map(build_record, payloads))
+    if not can_truncate:
+
+        def refuse(fd: int, size: int) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        monkeypatch.setattr(os, "ftruncate", refuse)
+    path = tmp_path / "events"
+    disk = Disk(monkeypatch, room, at_once)
+    writer = RecordWriter(path)
+    for payload in payloads:
+        writer.write(payload, crc32c(payload))
+    assert writer.offset == len(whole)
+    assert writer.waiting_records == 4
+    if room < len(whole):
+        with pytest.raises(LogdirError, match=r"No space left on device; \d+ bytes are in"):
+            writer.flush()
+        kept = max(end for end in ends if end <= room)
+        assert path.stat().st_size == (kept if can_truncate else room)
+        assert writer.waiting_records == len(ends) - 1 - ends.index(kept)
+        assert writer.checksum == crc32c(whole[:kept])
+        assert writer.payloads_from(0) == list(payloads)
+    disk.room = 1 << 30
+    writer.close()
+    assert path.read_bytes() == whole
+    assert writer.checksum == crc32c(whole)
+
+
+def test_large_records_come_to_the_disk_without_being_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts: list[int] = []
+    writev = os.writev
+
+    def observed(fd: int, buffers: list[memoryview]) -> int:
+        parts.extend(buffer.obj is _LARGE for buffer in buffers)
+        return writev(fd, buffers)
+
+    monkeypatch.setattr(os, "writev", observed)
+    with RecordWriter(tmp_path / "events") as writer:
+        for payload in (_LARGE, b"one", _LARGE):
+            writer.write(payload)
+    assert (tmp_path / "events").read_bytes() == b"".join(map(build_record, (_LARGE, b"one", _LARGE)))
+    assert parts.count(True) == 2
+
+
+def test_more_large_records_than_the_system_takes_at_once(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path / "events", buffer_bytes=1 << 30) as writer:
+        for _ in range(600):
+            writer.write(_LARGE)
+    assert (tmp_path / "events").read_bytes() == 600 * build_record(_LARGE)
 
 
 def test_full_disk_while_a_torn_record_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -585,3 +650,12 @@ def test_names_never_collide(tmp_path: Path) -> None:
     put(tmp_path / "file", b"")
     with pytest.raises(LogdirError, match="file: cannot be created: File exists"):
         create_unique(tmp_path / "file", str)
+
+
+@pytest.mark.parametrize("chunk_bytes", [7, 100, 1000, 1 << 20])
+def test_what_is_cut_behind_damage_does_not_depend_on_the_chunks(tmp_path: Path, chunk_bytes: int) -> None:
+    whole = build_record(b"one")
+    path = put(tmp_path / "events", whole + b"\x01\x02" * 3 + build_record(bytes(range(256)) * 40)[:-50])
+    _, damage, cut = read_pieces(path, chunk_bytes=chunk_bytes)
+    assert (damage.start, damage.end) == (len(whole), len(whole) + 6)  # type: ignore[union-attr]
+    assert cut == Incomplete(len(whole) + 6, 12 + 256 * 40 + 4 - 50)
