@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from typing import BinaryIO, Final, TypeAlias
@@ -17,6 +16,7 @@ from ms_summary_bridge.errors import EventDecodeError, ReadError
 from ms_summary_bridge.events import Decoder, Event
 from ms_summary_bridge.files.event_file import CHUNK_BYTES, EventFileReader, is_url, open_source
 from ms_summary_bridge.files.records import FOOTER_BYTES, Damage, Incomplete, Padding, masked_crc
+from ms_summary_bridge.files.system import read_at
 
 __all__ = ["Batch", "BatchReader"]
 
@@ -129,7 +129,7 @@ class BatchReader:
             with open_source(self.path) as source:
                 return self._read(size, offset, source)
         try:
-            return os.pread(source.fileno(), size, offset)
+            return read_at(source.fileno(), size, offset)
         except OSError as error:
             raise ReadError.of_system(self.path, "read", error) from error
 
