@@ -145,7 +145,8 @@ def __getattr__(name: str) -> Any:
     Raises:
         MissingDependencyError: MindSpore is not installed, and the name needs it, or it needs Linux. This is an
             ImportError and no AttributeError, so that `from ms_summary_bridge import SummaryBridge` shows it, and
-            `hasattr` and a default of `getattr` do not hide it; `"SummaryBridge" in dir(ms_summary_bridge)` asks without raising.
+            `hasattr` and a default of `getattr` do not hide it; `"SummaryBridge" in dir(ms_summary_bridge)` asks
+            without raising.
         AttributeError: There is no such name.
     """
     if name == "__all__":

@@ -24,7 +24,7 @@
     │   └── OtherConversionError         the destination holds another conversion than the one asked for
     ├── ConfigError                    exit_code 2   a configuration file
     ├── MissingDependencyError         exit_code 1   an optional package is not installed
-    │   └── UnsupportedSystemError       recording needs Linux
+    │   └── UnsupportedSystemError       another operating system is needed
     └── ClosedError                    exit_code 1   programmer's mistake: used after close()
 
 What to do about an error is decided by its class, never by the words of its message: a full disk (`WriteError`) is
@@ -228,7 +228,10 @@ class MissingDependencyError(BridgeError, ImportError):
 
 
 class UnsupportedSystemError(MissingDependencyError):
-    """What records a training needs Linux: its writer process and its watchdog share memory as only Linux lets them."""
+    """This operating system does not have what is needed.
+
+    What records a training needs Linux: its writer process and its watchdog share memory as only Linux lets them.
+    """
 
 
 class ClosedError(BridgeError, RuntimeError):

@@ -54,11 +54,10 @@ def shorten(name: str) -> str:
 
 
 def _shorten_part(part: str) -> str:
-    data = os.fsencode(part)
     allowed = allowed_name(part)
-    if len(data) <= _MOST_BYTES and allowed == part:
+    if len(os.fsencode(part)) <= _MOST_BYTES and allowed == part:
         return part
-    end = f"~h{hashlib.blake2b(data, digest_size=8).hexdigest()}"
+    end = _end_of(part)
     count = room = 0
     for character in allowed:  # whole ones, of one byte or several
         room += len(os.fsencode(character))
@@ -66,6 +65,10 @@ def _shorten_part(part: str) -> str:
             break
         count += 1
     return allowed[:count] + end
+
+
+def _end_of(part: str) -> str:
+    return f"~h{hashlib.blake2b(os.fsencode(part), digest_size=8).hexdigest()}"
 
 
 def _whole_name(run: Run) -> str:
@@ -76,6 +79,6 @@ def _whole_name(run: Run) -> str:
         return run.name
     with suppress(LogdirError, OSError), open_source(f"{run.directory}/{NAME_FILE}") as file:
         whole = os.fsdecode(file.read(1 << 16))
-        if "/" not in whole and "\0" not in whole and _shorten_part(whole) == base:  # else it is of another directory
+        if "/" not in whole and "\0" not in whole and base.endswith(_end_of(whole)):  # else it is of another directory
             return "/".join(whole if part == base else part for part in parts)
     return run.name

@@ -46,7 +46,7 @@ _HOMES = {
 
 
 _NEEDS_MINDSPORE = "MindSporeTransformersMonitor"
-_RECORDING = (_NEEDS_MINDSPORE, "Monitor", "build_monitor_callbacks")
+_RECORDING = frozenset(_HOMES) - {"MonitorConfig", "load_config"}
 
 _ALL = __all__
 if not TYPE_CHECKING:
