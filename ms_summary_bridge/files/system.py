@@ -134,7 +134,7 @@ def longest_names(place: str) -> tuple[int, int]:
 
 def allowed_name(name: str) -> str:
     """Returns the name of a file or directory without what Windows does not take, there; elsewhere as it is."""
-    return _FORBIDDEN.sub("_", name) if sys.platform == "win32" else name
+    return _FORBIDDEN.sub("_", name) if sys.platform == "win32" and name not in (".", "..") else name
 
 
 def fold_name(name: str) -> str:

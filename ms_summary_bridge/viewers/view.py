@@ -78,9 +78,7 @@ def view_logdir(
         viewer = TENSORBOARD if _has_tensorboard() else MINDINSIGHT
     environment = ""
     if viewer == MINDINSIGHT and sys.platform == "win32":  # it starts gunicorn, which needs fork
-        raise UnsupportedSystemError(
-            "MindInsight itself does not run on Windows: --with tensorboard shows the same runs"
-        )
+        raise UnsupportedSystemError("MindInsight itself does not run on Windows: try --with tensorboard")
     if viewer == MINDINSIGHT:
         environment = find_environment() or make_environment(is_yes=is_yes, ask=ask, say=say)
     wanted = _PORTS[viewer] if port is None else port

@@ -62,8 +62,9 @@ O_BINARY = 1 << 29
 BAD_NAME = re.compile(r'[<>:"\\|?*\x00-\x1f]|[. ]$|^(con|prn|aux|nul|com\d|lpt\d)(\.|$)', re.I)
 _get_frame = sys._getframe
 _real = types.SimpleNamespace(
-    **{name: getattr(os, name) for name in ["open", "replace", "rename", "unlink", "remove", "rmdir", "mkdir", "makedirs", "fsync", "utime"]},
-    symlink=os.symlink, link=os.link, lstat=os.lstat, readlink=os.readlink, opened=builtins.open, imports=__import__,
+    open=os.open, replace=os.replace, rename=os.rename, unlink=os.unlink, remove=os.remove, mkdir=os.mkdir,
+    makedirs=os.makedirs, fsync=os.fsync, utime=os.utime, symlink=os.symlink, link=os.link, lstat=os.lstat,
+    readlink=os.readlink, opened=builtins.open, imports=builtins.__import__,
 )  # fmt: skip
 
 
@@ -224,6 +225,7 @@ if SYSTEM:
     if SYSTEM == "win32":
         FACES["os"] = (FACES["os"][0], WINDOWS_OS)
         builtins.open = open_file
+        FACES["psutil"] = re.compile("(?!)"), {"BELOW_NORMAL_PRIORITY_CLASS": 5}
     for module in (sys, *NAMES):
         module.__class__ = Module
     builtins.__import__ = imports

@@ -10,7 +10,6 @@ import sys
 import threading
 from typing import Final, Literal
 
-from ms_summary_bridge.errors import check_recording
 from ms_summary_bridge.monitor.metrics import Metric, MetricValue
 from ms_summary_bridge.monitor.metrics.device_sampler import DeviceSampler
 from ms_summary_bridge.monitor.metrics.gpu import Nvml
@@ -79,8 +78,8 @@ class _Samplers:
 
 
 _SAMPLERS: Final = _Samplers()
-check_recording("the monitor")
-os.register_at_fork(after_in_child=_SAMPLERS.forget)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_SAMPLERS.forget)
 
 
 def memory_totals() -> dict[str, float]:
