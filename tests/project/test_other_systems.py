@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import yaml
 
 from ms_summary_bridge.files import system
 from tests.eventually import wait_for
@@ -81,6 +82,7 @@ def test_what_the_system_lacks_is_hidden_from_this_package_alone(tmp_path: Path,
     run_python(name, text.format(ours=ours, path=str(ROOT / "ms_summary_bridge" / "hidden.py")), tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_the_types_of_the_other_system_have_all_that_is_used(name: str, tmp_path: Path) -> None:
     done = subprocess.run(
@@ -93,6 +95,18 @@ def test_the_types_of_the_other_system_have_all_that_is_used(name: str, tmp_path
     errors = [line for line in done.stdout.splitlines() if ": error: " in line]
     assert errors, "the rooms that record have such errors"
     assert [line for line in errors if not line.startswith(recording) or line.startswith(journal)] == []
+
+
+def test_ci_names_the_three_systems_and_on_linux_calls_what_anybody_does() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
+    assert ".ci/run" in [step.get("run") for step in jobs["linux"]["steps"]]
+    matrix = jobs["without-mindspore"]["strategy"]["matrix"]["os"]
+    assert matrix == ["ubuntu-latest", "windows-latest", "macos-latest"]
+    commands = " ".join(step.get("run", "") for step in jobs["without-mindspore"]["steps"])
+    assert "pytest tests/any_system" in commands
+    assert "mindspore" not in commands
+    gitee = yaml.safe_load((ROOT / ".workflow" / "ci.yml").read_text())
+    assert gitee["stages"][0]["steps"][0]["commands"] == [".ci/run"]
 
 
 # ---------------------------------------------------------------- commands
@@ -116,6 +130,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.slow
 def test_every_command_gives_the_same_bytes_as_on_linux(tmp_path: Path) -> None:
     for directory, logs in (("ms", MINDSPORE_LOGS), ("tb", TENSORBOARD_LOGS)):
         for number, make in enumerate(logs.values()):
