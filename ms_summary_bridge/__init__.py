@@ -4,7 +4,8 @@ What is named here is loaded when it is asked for: `import ms_summary_bridge` ta
 nor tensorboard.
 
 Where MindSpore is not installed, `__all__` and `dir()` leave out the callbacks that are built on its classes:
-SummaryBridge, GradientSummary and SaveBestCheckpoint. Asking for one of them there raises MissingDependencyError.
+SummaryBridge, GradientSummary and SaveBestCheckpoint. Asking for one of them there raises MissingDependencyError. So it
+is outside Linux with all that records a training: these, Monitor and build_monitor_callbacks.
 """
 
 from __future__ import annotations
@@ -123,12 +124,14 @@ _HOMES = {
 
 _MODULES = {name: module for module, names in _HOMES.items() for name in names.split()}
 _NEED_MINDSPORE = frozenset(("GradientSummary", "SaveBestCheckpoint", "SummaryBridge"))
+_RECORDING = _NEED_MINDSPORE | {"Monitor", "build_monitor_callbacks"}
 
 
 def _names() -> list[str]:
-    from ms_summary_bridge.errors import has_mindspore
+    from ms_summary_bridge.errors import can_record, has_mindspore
 
-    return [name for name in _ALL if name not in _NEED_MINDSPORE or has_mindspore()]
+    missing = _RECORDING if not can_record() else frozenset() if has_mindspore() else _NEED_MINDSPORE
+    return [name for name in _ALL if name not in missing]
 
 
 _ALL = __all__
@@ -140,9 +143,10 @@ def __getattr__(name: str) -> Any:
     """Loads what a name stands for; `__all__` is the list of those that can be had here.
 
     Raises:
-        MissingDependencyError: MindSpore is not installed, and the name needs it. This is an ImportError and no
-            AttributeError, so that `from ms_summary_bridge import SummaryBridge` shows it, and `hasattr` and a default
-            of `getattr` do not hide it; `"SummaryBridge" in dir(ms_summary_bridge)` asks without raising.
+        MissingDependencyError: MindSpore is not installed, and the name needs it, or it needs Linux. This is an
+            ImportError and no AttributeError, so that `from ms_summary_bridge import SummaryBridge` shows it, and
+            `hasattr` and a default of `getattr` do not hide it; `"SummaryBridge" in dir(ms_summary_bridge)` asks
+            without raising.
         AttributeError: There is no such name.
     """
     if name == "__all__":
@@ -153,7 +157,7 @@ def __getattr__(name: str) -> Any:
 
     name_there = "view_logdir" if name == "view" else name
     module = f"{__name__}.{_MODULES.get(name_there, 'errors')}"
-    return load_name(module, name_there, needs_mindspore=name in _NEED_MINDSPORE)
+    return load_name(module, name_there, needs_mindspore=name in _NEED_MINDSPORE, records=name in _RECORDING)
 
 
 def __dir__() -> list[str]:

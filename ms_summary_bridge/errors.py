@@ -24,6 +24,7 @@
     │   └── OtherConversionError         the destination holds another conversion than the one asked for
     ├── ConfigError                    exit_code 2   a configuration file
     ├── MissingDependencyError         exit_code 1   an optional package is not installed
+    │   └── UnsupportedSystemError       another operating system is needed
     └── ClosedError                    exit_code 1   programmer's mistake: used after close()
 
 What to do about an error is decided by its class, never by the words of its message: a full disk (`WriteError`) is
@@ -36,6 +37,7 @@ read on. The record errors are raised by the calls that work on one record.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar, TypeVar
@@ -60,10 +62,13 @@ __all__ = [
     "RecordError",
     "RecordTooLargeError",
     "TruncatedRecordError",
+    "UnsupportedSystemError",
     "UnsupportedValueError",
     "UsageError",
     "ValueConversionError",
     "WriteError",
+    "can_record",
+    "check_recording",
     "has_mindspore",
     "load_name",
 ]
@@ -222,8 +227,34 @@ class MissingDependencyError(BridgeError, ImportError):
     """An optional package is needed for this call; the message holds the pip command."""
 
 
+class UnsupportedSystemError(MissingDependencyError):
+    """This operating system does not have what is needed.
+
+    What records a training needs Linux: its writer process and its watchdog share memory as only Linux lets them.
+    """
+
+
 class ClosedError(BridgeError, RuntimeError):
     """A reader, writer or sink was used after `close()`."""
+
+
+def can_record() -> bool:
+    """Whether a training can be recorded on this system."""
+    return sys.platform == "linux"
+
+
+def check_recording(name: str) -> None:
+    """Refuses what records a training where that cannot be.
+
+    Raises:
+        UnsupportedSystemError: This is not Linux.
+    """
+    if not can_record():
+        raise UnsupportedSystemError(
+            f"{name} records a training, which needs Linux; this is {sys.platform}. Record with MindSpore's own "
+            "SummaryCollector, and then `ms-summary-bridge convert SUMMARY_DIR DIR`, or `view SUMMARY_DIR`, which "
+            "follows the training"
+        )
 
 
 def has_mindspore() -> bool:
@@ -234,12 +265,15 @@ def has_mindspore() -> bool:
         return True
 
 
-def load_name(module: str, name: str, *, needs_mindspore: bool) -> Any:
+def load_name(module: str, name: str, *, needs_mindspore: bool, records: bool = False) -> Any:
     """Returns what a public name stands for; its module is loaded now.
 
     Raises:
-        MissingDependencyError: MindSpore is not installed, and the name needs it.
+        MissingDependencyError: MindSpore is not installed, and the name needs it; or the name records a training, and
+            this system cannot (an `UnsupportedSystemError`).
     """
+    if records:
+        check_recording(name)
     try:
         return getattr(import_module(module), name)
     except ModuleNotFoundError as error:

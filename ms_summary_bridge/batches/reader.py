@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from typing import BinaryIO, Final, TypeAlias
@@ -29,6 +28,7 @@ from ms_summary_bridge.files.records import (
     mask_crc,
     masked_crc,
 )
+from ms_summary_bridge.files.system import read_at
 
 __all__ = ["Batch", "BatchReader"]
 
@@ -143,7 +143,7 @@ class BatchReader:
                 return self._read(size, offset, source)
         with read_errors(self.path):
             if not self._is_url:
-                return os.pread(source.fileno(), size, offset)
+                return read_at(source.fileno(), size, offset)
             source.seek(offset)
             return source.read(size)
 

@@ -53,8 +53,10 @@ def view(
         raise KeyboardInterrupt
 
     numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # else it is `nohup`, and goes on without the terminal
-        numbers.append(signal.SIGHUP)
+    # Windows has no such signal; and where it is ignored, that is `nohup`, and the viewer goes on without the terminal.
+    hangup = getattr(signal, "SIGHUP", None)
+    if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:
+        numbers.append(hangup)
     try:
         with ended_by(numbers, end):  # a second one ends it at once; its children end all the same
             view_logdir(

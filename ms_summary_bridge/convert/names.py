@@ -1,7 +1,8 @@
 """Names of runs in a destination: flattened for MindInsight, shortened for the file system, and both undone.
 
-A file system holds names of 255 bytes. A longer one is cut, and a hash of all of it is put behind, so that what a name
-becomes depends on nothing else; the whole name lies in a hidden file in the run's directory, wherever that goes.
+A file system holds names of 255 bytes, and Windows takes not every character. Any other name is cut and changed, and a
+hash of all of it is put behind, so that what a name becomes depends on nothing else; the whole name lies in a hidden
+file in the run's directory, wherever that goes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 
 from ms_summary_bridge.errors import LogdirError
 from ms_summary_bridge.files.event_file import open_source
+from ms_summary_bridge.files.system import allowed_name
 from ms_summary_bridge.formats import tensorboard
 from ms_summary_bridge.runs.log_files import CONVERT
 from ms_summary_bridge.runs.logdir import Run
@@ -52,17 +54,21 @@ def shorten(name: str) -> str:
 
 
 def _shorten_part(part: str) -> str:
-    data = os.fsencode(part)
-    if len(data) <= _MOST_BYTES:
+    allowed = allowed_name(part)
+    if len(os.fsencode(part)) <= _MOST_BYTES and allowed == part:
         return part
-    end = f"~h{hashlib.blake2b(data, digest_size=8).hexdigest()}"
+    end = _end_of(part)
     count = room = 0
-    for character in part:  # whole ones, of one byte or several
+    for character in allowed:  # whole ones, of one byte or several
         room += len(os.fsencode(character))
         if room > _MOST_BYTES - len(end):
             break
         count += 1
-    return part[:count] + end
+    return allowed[:count] + end
+
+
+def _end_of(part: str) -> str:
+    return f"~h{hashlib.blake2b(os.fsencode(part), digest_size=8).hexdigest()}"
 
 
 def _whole_name(run: Run) -> str:
@@ -73,6 +79,6 @@ def _whole_name(run: Run) -> str:
         return run.name
     with suppress(LogdirError, OSError), open_source(f"{run.directory}/{NAME_FILE}") as file:
         whole = os.fsdecode(file.read(1 << 16))
-        if "/" not in whole and "\0" not in whole and _shorten_part(whole) == base:  # else it is of another directory
+        if "/" not in whole and "\0" not in whole and base.endswith(_end_of(whole)):  # else it is of another directory
             return "/".join(whole if part == base else part for part in parts)
     return run.name

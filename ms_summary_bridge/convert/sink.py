@@ -17,6 +17,7 @@ from ms_summary_bridge.events import Encoded, Encoder, Event, SessionLog
 from ms_summary_bridge.files.file_names import parse_name
 from ms_summary_bridge.files.record_writer import RecordWriter
 from ms_summary_bridge.files.records import encode_record
+from ms_summary_bridge.files.system import allowed_name
 from ms_summary_bridge.formats.plugin_data import WRITER_CONVERT
 from ms_summary_bridge.formats.tag_names import TagNames
 from ms_summary_bridge.runs.archive import START, ArchiveWriter, PlaceCounter, source_of
@@ -66,7 +67,7 @@ class RunSink(ABC):
         self.notes: list[str] = []
         self.names = TagNames(state.names)
         # A name must not look like that of the other format's files: each viewer looks for a word in it.
-        host = _MISLEADING.sub(lambda match: match[0][:-1] + "_", host.replace("/", "_"))
+        host = _MISLEADING.sub(lambda match: match[0][:-1] + "_", allowed_name(host.replace("/", "_")))
         self._host = host.encode(errors="surrogateescape")[:_HOST_BYTES].decode(errors="surrogateescape") or "unknown"
         self._outputs = outputs
         self._state = state

@@ -200,7 +200,7 @@ def load_state(destination: str) -> State:
     for name, run in state.runs.items():
         files = [output.name for output in run.outputs] + ([run.lineage] if run.lineage else [])
         parts = [*name.split("/"), *files, *run.archives]
-        if "" in parts or ".." in parts or any("/" in part for part in parts):
+        if "" in parts or ".." in parts or any({"/", os.sep} & {*part} for part in parts):
             raise DamagedStateError(f"{path}: damaged (a name leads out of it); start over with --force")
     return state
 

@@ -12,6 +12,7 @@ from ms_summary_bridge.convert.names import shorten, target_name
 from ms_summary_bridge.convert.state import RunState, State
 from ms_summary_bridge.errors import UsageError
 from ms_summary_bridge.files.arguments import check_choice
+from ms_summary_bridge.files.system import fold_name
 from ms_summary_bridge.runs.log_files import LIVE, LogFile
 from ms_summary_bridge.runs.logdir import Logdir, Run
 
@@ -80,7 +81,7 @@ def relative_path(path: str, source: str) -> str:
     """Returns a file's path below the source, the same wherever the source itself has been moved to."""
     if "://" in source or os.path.isfile(source):
         return path.removeprefix(source.rstrip("/") + "/") if path != source else os.path.basename(path)
-    return os.path.relpath(path, source)
+    return os.path.relpath(path, source).replace(os.sep, "/")
 
 
 def compile_tags(tags: str) -> re.Pattern[str] | None:
@@ -104,7 +105,7 @@ def make_tasks(
     """
     tasks: dict[str, RunTask] = {}
     owners = {file: name for name, known in state.runs.items() for file in _paths_of(known)}
-    taken = {name for name, known in state.runs.items() if _paths_of(known)}
+    taken = {fold_name(name) for name, known in state.runs.items() if _paths_of(known)}
     live = {twin.directory: twin.files for twin in found.twins if twin.role == LIVE}
     for run in runs:
         # A run keeps the name it was given first, also when a second rank in its directory would now split it.
@@ -115,10 +116,11 @@ def make_tasks(
         if name in tasks and mine:  # what was one run looks like two now; its output cannot be divided any more
             tasks[name].run = _joined(tasks[name].run, run)
             continue
-        if not mine and name in taken and not run.archives:
-            full = next(f"{full}_{n}" for n in range(2, len(taken) + 3) if shorten(f"{full}_{n}") not in taken)
+        if not mine and fold_name(name) in taken and not run.archives:
+            others = (f"{full}_{n}" for n in range(2, len(taken) + 3))
+            full = next(other for other in others if fold_name(shorten(other)) not in taken)
             name = shorten(full)
-        taken.add(name)
+        taken.add(fold_name(name))
         known = state.runs.setdefault(name, RunState())
         directory = destination if name == "." else os.path.join(destination, name)
         tasks[name] = RunTask(run, source, directory, options, known, live.pop(run.directory, ()))

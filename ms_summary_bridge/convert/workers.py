@@ -16,12 +16,14 @@ from ms_summary_bridge.convert.run import Progress, convert_run
 from ms_summary_bridge.convert.state import RunState
 from ms_summary_bridge.convert.task import NamedTask, RunTask, relative_path
 from ms_summary_bridge.errors import LogdirError, MissingDependencyError
+from ms_summary_bridge.files.system import holding_interrupts
 from ms_summary_bridge.runs.report import RunReport, failed_run
 
 __all__ = ["convert_runs", "count_cores", "unread_bytes"]
 
 _WORTH_PROCESSES: Final = 32 << 20  # bytes to read; below it one process is done before another has started
 _CPU_MAX: Final = "/sys/fs/cgroup/cpu.max"  # of the container, as it is seen from inside
+_MOST_PROCESSES: Final = 61  # Windows waits for no more
 
 _Result = tuple[str, RunTask, RunReport, RunState]
 
@@ -77,7 +79,8 @@ def convert_runs(
             yield name, task, *convert_run(task, advance)
         return
     # A fresh interpreter for each worker: the caller may hold threads, which a fork would copy in the middle of work.
-    # They leave Ctrl-C to this process: its signal mask is theirs, from their first instruction on.
+    # They leave Ctrl-C to this process: its signal mask is theirs, from their first instruction on; on Windows, which
+    # has none, from when they have started.
     abandoned: list[NamedTask] = []
     for result in _pool_results(tasks, workers, is_stopped, abandoned):
         advance(unread_bytes(result[1]))
@@ -97,19 +100,18 @@ def _pool_results(
     tasks: list[NamedTask], workers: int, is_stopped: Callable[[], bool], abandoned: list[NamedTask]
 ) -> Iterator[_Result]:
     """Yields the results of a pool of processes; the tasks whose process was killed go to `abandoned`."""
-    with ProcessPoolExecutor(min(workers, len(tasks)), mp_context=get_context("spawn")) as pool:
+    processes = min(workers, len(tasks), _MOST_PROCESSES)
+    with ProcessPoolExecutor(processes, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
         futures: dict[Future[tuple[RunReport, RunState]], NamedTask] = {}
         here: list[NamedTask] = []
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            for name, task in tasks:
-                futures[pool.submit(convert_run, task)] = name, task
+            with holding_interrupts():
+                for name, task in tasks:
+                    futures[pool.submit(convert_run, task)] = name, task
         except OSError:  # the system has no process, or no file, for another worker
             here = tasks[len(futures) :]
         except BrokenExecutor:
             abandoned += tasks[len(futures) :]
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         for future in _or_end_workers(as_completed(futures)):
             if is_stopped():
                 for waiting in futures:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 from typing import Final
 
@@ -62,9 +63,14 @@ def find_disk(path: str) -> DiskFacts:
     place = os.path.abspath(path)
     while not os.path.isdir(place) and place != os.path.dirname(place):
         place = os.path.dirname(place)
-    status = os.statvfs(place)
-    is_writable = os.access(place, os.W_OK | os.X_OK) and not status.f_flag & os.ST_RDONLY
-    return DiskFacts(place, status.f_bavail * status.f_frsize, status.f_favail if status.f_files else -1, is_writable)
+    is_writable = os.access(place, os.W_OK | os.X_OK)
+    if sys.platform == "win32":
+        return DiskFacts(place, psutil.disk_usage(place).free, -1, is_writable)
+    else:
+        status = os.statvfs(place)
+        files = status.f_favail if status.f_files else -1
+        is_writable = is_writable and not status.f_flag & os.ST_RDONLY
+        return DiskFacts(place, status.f_bavail * status.f_frsize, files, is_writable)
 
 
 def _is_taken(port: int) -> bool:

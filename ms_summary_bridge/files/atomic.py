@@ -1,4 +1,4 @@
-"""Files and links that change in one step, and locks: a reader sees the old or the new one, never a part.
+"""Files that change in one step, and locks: a reader sees the old or the new one, never a part.
 
 What is being written lies beside the file it will replace, as `.ms_summary_bridge.<hash of the name>.new`. No viewer
 and no search of ours reads such a name: TensorBoard looks for `tfevents` in a name, hidden or not, and MindInsight for
@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import os
 import stat
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from ms_summary_bridge.errors import FileTakenError, WriteError
+from ms_summary_bridge.files.system import O_BINARY, longest_names, replace, try_lock
 
-__all__ = ["check_place", "create_file", "replace_file", "replace_link", "replacing", "sync", "take_lock", "try_lock"]
+__all__ = ["check_place", "create_file", "replace_file", "replacing", "sync", "take_lock"]
 
-_MAKING: Final = os.O_CREAT | os.O_CLOEXEC
+_LEFT_SECS: Final = 3600.0
 
 
 def replace_file(path: str, data: bytes, *, is_synced: bool = False) -> None:
@@ -73,7 +75,7 @@ def replacing(path: str, *, is_synced: bool = False, temporary: str = "") -> Ite
                 os.chmod(unfinished, stat.S_IMODE(os.stat(path).st_mode))
             if is_synced:
                 sync(unfinished)
-            os.replace(unfinished, path)
+            replace(unfinished, path)
             if is_synced:
                 with contextlib.suppress(OSError):  # not every file system has it for directories
                     sync(os.path.dirname(path) or ".")
@@ -89,8 +91,12 @@ def _temporary(path: str, name: str = "") -> Iterator[str]:
     name = os.path.join(directory, name or f".ms_summary_bridge.{key}.new")
     with ExitStack() as stack:
         try:
-            if not _is_ours(_make(name, stack), name):  # another process, or thread, may be writing it
-                root, ending = os.path.splitext(name)
+            root, ending = os.path.splitext(name)
+            if sys.platform == "win32":  # a name that another process, or thread, holds open cannot become the file's
+                _remove_left(directory, os.path.basename(root), ending)
+                name = f"{root}.{os.urandom(6).hex()}{ending}"
+                os.close(os.open(name, os.O_RDONLY | os.O_CREAT | O_BINARY, 0o666))
+            elif not _is_ours(_make(name, stack), name):  # another process, or thread, may be writing it
                 name = f"{root}.{os.urandom(6).hex()}{ending}"
                 _make(name, stack)
             with contextlib.suppress(PermissionError):  # a killed process may have left it read-only
@@ -106,9 +112,19 @@ def _temporary(path: str, name: str = "") -> Iterator[str]:
 
 
 def _make(name: str, stack: ExitStack) -> int:
-    descriptor = os.open(name, os.O_RDONLY | _MAKING, 0o666)
+    descriptor = os.open(name, os.O_RDONLY | os.O_CREAT | O_BINARY, 0o666)
     stack.callback(os.close, descriptor)
     return descriptor
+
+
+def _remove_left(directory: str, begin: str, ending: str) -> None:
+    """Removes what killed processes have left; Windows itself keeps what is open."""
+    for name in os.listdir(directory or "."):
+        if name.startswith(f"{begin}.") and name.endswith(ending):
+            path = os.path.join(directory, name)
+            with contextlib.suppress(OSError):
+                if time.time() - os.stat(path).st_mtime > _LEFT_SECS:
+                    os.unlink(path)
 
 
 def _is_ours(descriptor: int, name: str) -> bool:
@@ -117,55 +133,18 @@ def _is_ours(descriptor: int, name: str) -> bool:
     return False
 
 
-def replace_link(path: str, target: str, scratch: str) -> None:
-    """Makes a symbolic link to `target`, or replaces one, in one step.
-
-    It is made in `scratch`, a directory of the same file system in which nobody looks: a link beside `path` would be
-    followed.
-
-    Raises:
-        WriteError: It cannot be written, or `path` is a directory.
-    """
-    with contextlib.suppress(OSError):  # there is none, or something else
-        if os.readlink(path) == target:
-            return
-    key = hashlib.blake2b(os.fsencode(os.path.abspath(path)), digest_size=6).hexdigest()
-    temporary = os.path.join(scratch, f".ms_summary_bridge.{key}.link")
-    try:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        os.symlink(target, temporary)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise WriteError.of_system(path, "written", error) from error
-
-
 def sync(path: str) -> None:
     """Waits until the disk has a file, or the names in a directory.
 
     Raises:
         OSError: It cannot be opened, or the disk does not take it.
     """
-    descriptor = os.open(path, os.O_RDONLY)
+    # Windows syncs no file that is open for reading alone, and no directory.
+    descriptor = os.open(path, (os.O_RDWR if sys.platform == "win32" else os.O_RDONLY) | O_BINARY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def try_lock(descriptor: int, *, is_shared: bool = False, is_waiting: bool = False) -> bool:
-    """Locks an open file until it is closed, which the system does when the process dies; False if another has it.
-
-    With `is_shared`, several may hold it but nobody alone; with `is_waiting`, it waits until it can have it.
-
-    Raises:
-        OSError: The file system has no locks.
-    """
-    try:
-        fcntl.flock(descriptor, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | (0 if is_waiting else fcntl.LOCK_NB))
-    except BlockingIOError:
-        return False
-    return True
 
 
 def take_lock(path: str) -> int | None:
@@ -179,7 +158,7 @@ def take_lock(path: str) -> int | None:
     """
     with ExitStack() as stack:
         try:
-            descriptor = os.open(path, os.O_RDWR | _MAKING, 0o644)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | O_BINARY, 0o644)
             stack.callback(os.close, descriptor)
             if try_lock(descriptor):
                 stack.pop_all()
@@ -203,7 +182,7 @@ def check_place(path: str) -> None:
     number = 0
     if missing and not os.path.isdir(place):
         number = errno.ENOTDIR
-    elif longest > os.pathconf(place, "PC_NAME_MAX") or len(os.fsencode(path)) >= os.pathconf(place, "PC_PATH_MAX"):
+    elif longest > longest_names(place)[0] or len(os.fsencode(path)) >= longest_names(place)[1]:
         number = errno.ENAMETOOLONG
     elif not os.access(place, os.W_OK | os.X_OK if missing else os.W_OK):
         number = errno.EACCES

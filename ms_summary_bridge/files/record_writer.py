@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -14,6 +15,7 @@ from ms_summary_bridge.files.arguments import check_number, check_path
 from ms_summary_bridge.files.event_file import CHUNK_BYTES, Path
 from ms_summary_bridge.files.record_decoder import RecordDecoder
 from ms_summary_bridge.files.records import FOOTER_BYTES, HEADER_BYTES, LARGE_BYTES, Record, encode_record, frame
+from ms_summary_bridge.files.system import O_BINARY, read_at
 
 __all__ = ["RecordWriter", "create_unique"]
 
@@ -76,7 +78,7 @@ class RecordWriter:
         except OSError as error:
             raise WriteError.of_system(directory, "created", error) from error
         try:
-            return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+            return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | O_BINARY, 0o644)
         except FileExistsError as error:
             raise FileTakenError(f"{self.path}: exists and would be overwritten") from error
         except OSError as error:
@@ -84,7 +86,7 @@ class RecordWriter:
 
     def _reopen(self, offset: int) -> int:
         try:
-            fd = os.open(self.path, os.O_RDWR)
+            fd = os.open(self.path, os.O_RDWR | O_BINARY)
         except FileNotFoundError as error:
             raise OutputChangedError(f"{self.path}: is gone; writing was to go on at byte {offset}") from error
         except OSError as error:
@@ -119,7 +121,7 @@ class RecordWriter:
             WriteError: They cannot be read back.
         """
         try:
-            data = os.pread(self._fd, self._written - offset, offset) + b"".join(self._pending)
+            data = read_at(self._fd, self._written - offset, offset) + b"".join(self._pending)
         except OSError as error:
             raise WriteError.of_system(self.path, "read back", error) from error
         return [piece.payload for piece in RecordDecoder().feed(data) if isinstance(piece, Record)]
@@ -230,7 +232,9 @@ class RecordWriter:
             if start < len(part):
                 rest.append(memoryview(part)[start:])
             start = max(start - len(part), 0)
-        return os.write(self._fd, rest[0]) if len(rest) == 1 else os.writev(self._fd, rest[:_MOST_PARTS])
+        if sys.platform == "win32" or len(rest) == 1:
+            return os.write(self._fd, rest[0])
+        return os.writev(self._fd, rest[:_MOST_PARTS])
 
     def _note(self, parts: list[bytes]) -> None:
         """Takes note of bytes that are in the file now."""
@@ -245,7 +249,7 @@ class RecordWriter:
         done = 0
         while done < there:
             try:
-                found = os.pread(self._fd, min(there - done, CHUNK_BYTES), self._written + done)
+                found = read_at(self._fd, min(there - done, CHUNK_BYTES), self._written + done)
             except OSError as error:
                 raise WriteError.of_system(self.path, "compared", error) from error
             if not found or found != data[done : done + len(found)]:

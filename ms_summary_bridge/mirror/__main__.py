@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> int:
     path, source, target, limit = arguments
     parent = os.getppid()
     threading.Thread(target=_end_with_viewer, name="end-with-viewer", daemon=True).start()
-    os.nice(_NICENESS)  # a training on the same machine goes first
+    _be_nice()  # a training on the same machine goes first
 
     def wait(secs: float) -> bool:
         time.sleep(secs)
@@ -39,6 +39,15 @@ def main(arguments: list[str]) -> int:
         _say("fault", f"{type(error).__name__}: {error} (see {_keep_traceback(home)})")
         return 1
     return 0
+
+
+def _be_nice() -> None:
+    if sys.platform == "win32":
+        import psutil
+
+        psutil.Process().nice(psutil.BELOW_NORMAL_PRIORITY_CLASS)
+    else:
+        os.nice(_NICENESS)
 
 
 def _end_with_viewer() -> None:

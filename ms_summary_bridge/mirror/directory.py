@@ -26,8 +26,8 @@ from ms_summary_bridge.errors import (
     OtherConversionError,
     OutputChangedError,
 )
-from ms_summary_bridge.files.atomic import replace_link
 from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD, format_of_name
+from ms_summary_bridge.files.links import replace_link
 from ms_summary_bridge.mirror.home import Home, clear_directory, size_of
 from ms_summary_bridge.mirror.look import FileFact
 from ms_summary_bridge.runs.log_files import LIVE, SOURCE
@@ -86,7 +86,7 @@ class MirroredDirectory:
         for directory, _, names in os.walk(self.output) if self._is_converted else ():
             paths = [os.path.join(directory, name) for name in sorted(names) if "tfevents" in name]
             if paths:
-                files[self._free_name(os.path.relpath(directory, self.output))] = paths
+                files[self._free_name(os.path.relpath(directory, self.output).replace(os.sep, "/"))] = paths
         return files
 
     def _free_name(self, part: str) -> str:

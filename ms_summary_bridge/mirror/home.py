@@ -19,15 +19,18 @@ import os
 import re
 import shutil
 import stat
+import sys
 import tempfile
 import time
 from typing import Final
 
 from ms_summary_bridge._version import __version__
 from ms_summary_bridge.errors import LogdirError
-from ms_summary_bridge.files.atomic import replace_link, take_lock, try_lock
+from ms_summary_bridge.files.atomic import take_lock
+from ms_summary_bridge.files.links import is_link, make_link, replace_link
+from ms_summary_bridge.files.system import O_BINARY, try_lock
 
-__all__ = ["Home", "cache_directory", "clean", "clear_directory", "open_home", "size_of", "user_directory"]
+__all__ = ["Home", "cache_directory", "clean", "clear_directory", "is_below", "open_home", "size_of", "user_directory"]
 
 _UNUSED_SECS: Final = 30 * 24 * 3600
 _ORPHAN_SECS: Final = 24 * 3600
@@ -79,18 +82,18 @@ class Home:
         used = os.path.join(self.path, "used")
         for _ in range(_ATTEMPTS):
             os.makedirs(self.path, mode=0o700, exist_ok=True)
-            handle = os.open(used, os.O_RDWR | os.O_CREAT, 0o600)
+            handle = os.open(used, os.O_RDWR | os.O_CREAT | O_BINARY, 0o600)
             try_lock(handle, is_shared=True, is_waiting=True)
             with contextlib.suppress(OSError):
                 if os.path.samestat(os.fstat(handle), os.stat(used)):
-                    os.utime(handle)
+                    os.utime(used)
                     break  # the system closes it when this process ends
             os.close(handle)  # it was cleaned away meanwhile
         else:
             raise OSError(0, "cleaned again and again by another process", self.path)
         for link in (os.path.join(self.path, "source"), self.logdir):
             with contextlib.suppress(FileExistsError):
-                os.symlink(self.source, link)
+                make_link(link, self.source, is_directory=True)
 
     def lock(self) -> int | None:
         """Takes the right to write here; None while another process has it. It ends with this process.
@@ -132,11 +135,13 @@ def open_home(source: str, cache: str = "", *, viewer: str = "tensorboard") -> H
     source = os.path.abspath(os.path.expanduser(source))
     # A link's own path, not where it leads: it may lead elsewhere tomorrow. Another version may convert otherwise.
     key = hashlib.blake2b(os.fsencode(f"{__version__} {source}"), digest_size=8).hexdigest()
-    shared = os.path.join(tempfile.gettempdir(), f"ms_summary_bridge-{os.getuid()}")
+    shared = os.path.join(tempfile.gettempdir(), "ms_summary_bridge")  # on Windows, where each user has an own one
+    if sys.platform != "win32":
+        shared += f"-{os.getuid()}"
     roots = [os.path.join(cache_directory(), viewer), os.path.join(shared, viewer)]
     reasons = []
     for root in [os.path.abspath(os.path.expanduser(cache))] if cache else roots:
-        if _is_below(root, source):  # the viewer would find the mirror in the logdir, and show every run twice
+        if is_below(root, source):  # the viewer would find the mirror in the logdir, and show every run twice
             reasons.append(f"{root}: is below the logdir")
             continue
         try:
@@ -161,21 +166,26 @@ def user_directory(variable: str, default: str) -> str:
 
 def cache_directory() -> str:
     """Returns the directory of this package in the user's cache."""
-    return os.path.join(user_directory("XDG_CACHE_HOME", "~/.cache"), "ms_summary_bridge")
+    default = os.environ.get("LOCALAPPDATA", "~") if sys.platform == "win32" else "~/.cache"
+    return os.path.join(user_directory("XDG_CACHE_HOME", default), "ms_summary_bridge")
 
 
-def _is_below(path: str, directory: str) -> bool:
+def is_below(path: str, directory: str) -> bool:
+    """Whether a path is below a directory, or that itself, wherever links lead."""
     path, directory = os.path.realpath(path), os.path.realpath(directory)
-    return os.path.commonpath([path, directory]) == directory
+    with contextlib.suppress(ValueError):  # on Windows: they are on two disks
+        return os.path.commonpath([path, directory]) == directory
+    return False
 
 
 def _make_private(path: str) -> None:
     """Makes a directory where everybody can; what another user has put there is not used."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
-    status = os.lstat(path)
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
-        raise PermissionError(0, "belongs to somebody else", path)
+    if sys.platform != "win32":
+        status = os.lstat(path)
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+            raise PermissionError(0, "belongs to somebody else", path)
 
 
 def clear_directory(path: str) -> None:
@@ -220,15 +230,15 @@ def _is_home(path: str) -> bool:
     """Whether a directory is a mirror: a cache that the user names may hold anything else."""
     return (
         _KEY.fullmatch(os.path.basename(path)) is not None
-        and not os.path.islink(path)
-        and os.path.islink(os.path.join(path, "logdir"))
+        and not is_link(path)
+        and is_link(os.path.join(path, "logdir"))
         and os.path.isfile(os.path.join(path, "used"))
     )
 
 
 def _remove_unused(path: str) -> bool:
     try:
-        handle = os.open(os.path.join(path, "used"), os.O_RDWR)
+        handle = os.open(os.path.join(path, "used"), os.O_RDWR | O_BINARY)
     except OSError:
         return False
     try:
@@ -241,4 +251,6 @@ def _remove_unused(path: str) -> bool:
         return False
     finally:
         os.close(handle)
+    if sys.platform == "win32":  # which removes nothing that is open
+        clear_directory(path)
     return True

@@ -18,7 +18,8 @@ import shutil
 from typing import Final
 
 from ms_summary_bridge.events import Event, FileVersion
-from ms_summary_bridge.files.atomic import replace_file, replace_link, replacing
+from ms_summary_bridge.files.atomic import replace_file, replacing
+from ms_summary_bridge.files.links import replace_link
 from ms_summary_bridge.files.records import encode_record
 from ms_summary_bridge.formats.mindspore import MindSporeEncoder
 from ms_summary_bridge.runs.log_files import LogFile

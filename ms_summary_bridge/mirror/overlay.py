@@ -11,10 +11,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import sys
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
-from ms_summary_bridge.files.atomic import replace_link
+from ms_summary_bridge.files.links import is_link, replace_link
 from ms_summary_bridge.mirror.home import Home
 
 if TYPE_CHECKING:
@@ -67,10 +68,11 @@ def _fill(home: Home, path: str, entries: dict[str, str]) -> None:
     os.makedirs(path, exist_ok=True)
     for name, target in entries.items():
         link = os.path.join(path, name)
-        if os.path.islink(link) or not os.path.isdir(link):  # else the viewer made one: a place for profiles, say
+        if is_link(link) or not os.path.isdir(link):  # else the viewer made one: a place for profiles, say
             replace_link(link, target, home.path)
     for name, link in _list(path).items():
-        if name not in entries and os.path.islink(link):
+        # A file that is no link is the viewer's; on Windows, where links to files may not be had, it is ours.
+        if name not in entries and (is_link(link) or (sys.platform == "win32" and os.path.isfile(link))):
             os.unlink(link)
 
 

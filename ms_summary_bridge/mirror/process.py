@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from ms_summary_bridge.files.system import NEW_GROUP
 from ms_summary_bridge.mirror.home import Home
 
 __all__ = ["MirrorProcess"]
@@ -91,6 +92,7 @@ class MirrorProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
+            creationflags=NEW_GROUP,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path)},
             encoding="utf-8",
             errors="backslashreplace",

@@ -1,13 +1,15 @@
 """Records a whole training from one section of a file: values, console lines, a journal and warnings.
 
 What is named here is loaded when it is asked for: `import ms_summary_bridge.monitor` loads no mindspore. Where that is
-not installed, `__all__` and `dir()` leave out the callback; asking for it raises MissingDependencyError.
+not installed, `__all__` and `dir()` leave out the callback; asking for it raises MissingDependencyError. So it is
+outside Linux with all that records a training.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ms_summary_bridge.errors import can_record as _can_record
 from ms_summary_bridge.errors import has_mindspore as _has_mindspore
 from ms_summary_bridge.errors import load_name as _load_name
 
@@ -44,6 +46,7 @@ _HOMES = {
 
 
 _NEEDS_MINDSPORE = "MindSporeTransformersMonitor"
+_RECORDING = frozenset(_HOMES) - {"MonitorConfig", "load_config"}
 
 _ALL = __all__
 if not TYPE_CHECKING:
@@ -54,15 +57,17 @@ def __getattr__(name: str) -> Any:
     """Loads what a name stands for; `__all__` is the list of those that can be had here.
 
     Raises:
-        MissingDependencyError: MindSpore is not installed, and the name needs it.
+        MissingDependencyError: MindSpore is not installed, and the name needs it; or it needs Linux.
         AttributeError: There is no such name.
     """
     if name == "__all__":
         return __dir__()
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _load_name(f"{__name__}.{_HOMES[name]}", name, needs_mindspore=name == _NEEDS_MINDSPORE)
+    needs_mindspore = name == _NEEDS_MINDSPORE
+    return _load_name(f"{__name__}.{_HOMES[name]}", name, needs_mindspore=needs_mindspore, records=name in _RECORDING)
 
 
 def __dir__() -> list[str]:
-    return [name for name in _ALL if name != _NEEDS_MINDSPORE or _has_mindspore()]
+    missing = _RECORDING if not _can_record() else () if _has_mindspore() else (_NEEDS_MINDSPORE,)
+    return [name for name in _ALL if name not in missing]

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ms_summary_bridge.errors import BridgeError, ConfigError, MissingDependencyError
+from ms_summary_bridge.errors import BridgeError, ConfigError, MissingDependencyError, check_recording
 from ms_summary_bridge.monitor.alarms.actions.message import OUTSIDE, name_action
 from ms_summary_bridge.monitor.alarms.alarms import list_actions
 from ms_summary_bridge.monitor.config.fields import OWN_TYPES
@@ -56,10 +56,11 @@ def try_config(config: MonitorConfig) -> TrialReport:
     """Trains three steps of a tiny network with a configuration.
 
     Raises:
-        MissingDependencyError: MindSpore is not installed.
+        MissingDependencyError: MindSpore is not installed, or this is not Linux.
         ConfigError: The configuration is refused when the callbacks are made.
         BridgeError: The training failed.
     """
+    check_recording("--try")
     if importlib.util.find_spec("mindspore") is None:
         raise MissingDependencyError(
             "--try trains three steps and needs MindSpore: pip install 'ms_summary_bridge[mindspore]'"

@@ -113,7 +113,7 @@ class MindSporeLoader(base_plugin.TBLoader):
 
 def _is_for_us(flags: argparse.Namespace, flag: str = "logdir") -> bool:
     """Whether TensorBoard will read local directories that this flag names; they may not exist yet."""
-    if os.name != "posix" or getattr(flags, "mindspore", "off") != "auto":
+    if getattr(flags, "mindspore", "off") != "auto":
         return False
     if not getattr(flags, flag, "") or any(getattr(flags, name, None) for name in _NOT_FOR_US):
         return False

@@ -13,8 +13,8 @@ import re
 from typing import Final
 
 from ms_summary_bridge.errors import UsageError
-from ms_summary_bridge.files.atomic import replace_link
-from ms_summary_bridge.mirror.home import cache_directory
+from ms_summary_bridge.files.links import replace_link
+from ms_summary_bridge.mirror.home import cache_directory, is_below
 
 __all__ = ["link_directories", "parse_spec"]
 
@@ -56,7 +56,7 @@ def link_directories(spec: str, cache: str = "") -> str:
     found = parse_spec(spec)
     root = os.path.expanduser(cache) or cache_directory()
     for name, path in found.items():
-        if os.path.commonpath([os.path.realpath(root), path]) == path:
+        if is_below(root, path):
             raise UsageError(f"{root}, where converted files are kept, is below {path} ({name!r})")
     key = hashlib.blake2b(os.fsencode(repr(sorted(found.items()))), digest_size=8).hexdigest()
     top = os.path.join(root, "logdir_specs", key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
@@ -61,7 +62,8 @@ def _mark_forked() -> None:
         faults.is_forked = True
 
 
-os.register_at_fork(after_in_child=_mark_forked)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_mark_forked)
 
 
 class HasFaults(Protocol):

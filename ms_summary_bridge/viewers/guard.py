@@ -3,8 +3,8 @@
 Started as a file: `python guard.py COMMAND...`.
 
 It leads a session of its own, so all that the program starts is in its process group, servers that outlive the program
-too (`mindinsight start` leaves a gunicorn behind). Nothing is ever written to its stdin: the system closes it when the
-process at the other end goes, also by SIGKILL.
+too (`mindinsight start` leaves a gunicorn behind); on Windows it knows the program's children alone. Nothing
+is ever written to its stdin: the system closes it when the process at the other end goes, also by SIGKILL.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["main"]
 
 _GRACE_SECS: Final = 5.0
 _LOOK_SECS: Final = 2.0
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNALS: Final = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 def main(command: list[str]) -> int:
@@ -52,25 +52,38 @@ def _end_with_owner() -> None:
     os._exit(0)
 
 
-def _others() -> list[int]:
+def _others() -> list[psutil.Process]:
     """Returns all processes of the group but this one, without those that have ended and wait for their parent."""
-    return [pid for pid in psutil.pids() if pid != os.getpid() and _is_in_group(pid)]
+    if sys.platform == "win32":  # which has no groups
+        found = psutil.Process().children(recursive=True)
+    else:
+        found = [each for each in psutil.process_iter() if each.pid != os.getpid() and _is_in_group(each.pid)]
+    return list(filter(_is_alive, found))
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):  # it has ended
+        return process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def _is_in_group(pid: int) -> bool:
-    with contextlib.suppress(OSError, psutil.Error):  # it has ended
-        return os.getpgid(pid) == os.getpgrp() and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    if sys.platform != "win32":
+        with contextlib.suppress(OSError):  # it has ended
+            return os.getpgid(pid) == os.getpgrp()
     return False
 
 
 def _end_others() -> None:
-    deadline = time.monotonic() + _GRACE_SECS
-    os.killpg(0, signal.SIGTERM)
+    deadline = time.monotonic()
+    if sys.platform != "win32":  # where a program can only be killed
+        deadline += _GRACE_SECS
+        os.killpg(0, signal.SIGTERM)
     while others := _others():
         if time.monotonic() > deadline:
-            for pid in others:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
+            for process in others:
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
         time.sleep(0.05)
 
 

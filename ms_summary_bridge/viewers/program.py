@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import psutil
 
 from ms_summary_bridge.errors import BridgeError
+from ms_summary_bridge.files.system import NEW_GROUP
 from ms_summary_bridge.files.waiting import wait_for
 from ms_summary_bridge.viewers import guard
 
@@ -64,6 +65,7 @@ class Program:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # the terminal's Ctrl-C is for us, who then end it in order
+                creationflags=NEW_GROUP,
                 env=dict(os.environ if environment is None else environment),
                 encoding="utf-8",
                 errors="backslashreplace",
@@ -98,10 +100,16 @@ class Program:
         try:
             self._guard.wait(_STOP_SECS)
         except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._guard.pid, signal.SIGKILL)
+            self._kill()
             self._guard.wait()
         self._reader.join(_REQUEST_SECS)
+
+    def _kill(self) -> None:
+        if sys.platform == "win32":
+            self._guard.kill()
+        else:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._guard.pid, signal.SIGKILL)
 
     def finish(self, tell: Callable[[int], None] = lambda secs: None) -> int:
         """Waits until it has ended; returns its exit code. `tell` is told every ten seconds for how long."""
@@ -162,6 +170,10 @@ class Program:
         return not owners or any(self._leads(pid) for pid in owners)
 
     def _leads(self, pid: int) -> bool:
-        with contextlib.suppress(OSError):  # it has ended
-            return os.getpgid(pid) == self._guard.pid
+        if sys.platform == "win32":
+            with contextlib.suppress(psutil.Error):  # it has ended
+                return any(each.pid == self._guard.pid for each in psutil.Process(pid).parents())
+        else:
+            with contextlib.suppress(OSError):
+                return os.getpgid(pid) == self._guard.pid
         return False

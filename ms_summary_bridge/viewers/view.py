@@ -15,7 +15,7 @@ from typing import Final
 import psutil
 
 from ms_summary_bridge.convert.follow_scan import take_scan
-from ms_summary_bridge.errors import BridgeError, MissingDependencyError, UsageError, WriteError
+from ms_summary_bridge.errors import BridgeError, MissingDependencyError, UnsupportedSystemError, UsageError, WriteError
 from ms_summary_bridge.files.arguments import check_choice, check_number, check_path
 from ms_summary_bridge.files.event_file import Path, is_url
 from ms_summary_bridge.files.file_names import MINDSPORE
@@ -77,6 +77,8 @@ def view_logdir(
     if viewer is None:
         viewer = TENSORBOARD if _has_tensorboard() else MINDINSIGHT
     environment = ""
+    if viewer == MINDINSIGHT and sys.platform == "win32":  # it starts gunicorn, which needs fork
+        raise UnsupportedSystemError("MindInsight itself does not run on Windows: try --with tensorboard")
     if viewer == MINDINSIGHT:
         environment = find_environment() or make_environment(is_yes=is_yes, ask=ask, say=say)
     wanted = _PORTS[viewer] if port is None else port

@@ -12,17 +12,16 @@ from pathlib import Path
 import pytest
 
 from ms_summary_bridge.errors import FileTakenError, WriteError
-from ms_summary_bridge.files import atomic
 from ms_summary_bridge.files.atomic import (
     check_place,
     create_file,
     replace_file,
-    replace_link,
     replacing,
     take_lock,
-    try_lock,
 )
 from ms_summary_bridge.files.file_names import is_wanted
+from ms_summary_bridge.files.links import replace_link
+from ms_summary_bridge.files.system import try_lock
 from tests.runs.test_logdir import in_unprivileged_child
 
 
@@ -115,7 +114,7 @@ def test_two_who_write_one_file_at_once_do_not_mix(
         raise OSError(38, "Function not implemented")
 
     if not has_locks:
-        monkeypatch.setattr(atomic.fcntl, "flock", refuse)
+        monkeypatch.setattr("fcntl.flock", refuse)
     path = tmp_path / "file"
     with replacing(str(path)) as one, replacing(str(path)) as other:
         assert one != other

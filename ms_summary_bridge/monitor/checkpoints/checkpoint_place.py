@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 import psutil
 
-from ms_summary_bridge.files.atomic import try_lock
+from ms_summary_bridge.files.system import try_lock
 from ms_summary_bridge.monitor.sinks.launch import ADDRESSES
 from ms_summary_bridge.training.distributed import ProcessRank
 

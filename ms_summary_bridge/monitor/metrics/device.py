@@ -78,7 +78,8 @@ class _Samplers:
 
 
 _SAMPLERS: Final = _Samplers()
-os.register_at_fork(after_in_child=_SAMPLERS.forget)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_SAMPLERS.forget)
 
 
 def memory_totals() -> dict[str, float]:

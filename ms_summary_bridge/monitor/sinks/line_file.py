@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from ms_summary_bridge.files.atomic import try_lock
+from ms_summary_bridge.files.system import O_BINARY, read_at, try_lock
 from ms_summary_bridge.monitor.sinks.writer import Sink
 
 __all__ = ["FileSink", "LineFile"]
@@ -94,7 +94,7 @@ class LineFile:
     def _open_locked(self) -> int:
         """Opens the file for this process alone: two that append, and heal, would cut each other's lines."""
         os.makedirs(os.path.dirname(self.path), exist_ok=True)
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | O_BINARY
         descriptor = os.open(self.path, flags, 0o644)
         try:
             if self._takes_over or try_lock(descriptor):
@@ -116,7 +116,7 @@ class LineFile:
         while place > 0 and b"\n" not in tail:
             length = min(_BLOCK, place)
             place -= length
-            tail = os.pread(self._descriptor, length, place) + tail
+            tail = read_at(self._descriptor, length, place) + tail
         torn = tail.rpartition(b"\n")[2]
         if not torn:
             return
