@@ -28,6 +28,7 @@ from ms_summary_bridge.monitor.watchdog.hang_report import (
     Findings,
     describe_hang,
     describe_recovery,
+    hang_line,
     report_text,
     within,
 )
@@ -157,9 +158,7 @@ class Watchdog:
         brief = report_text(alert, findings, place.thread_ident, is_whole=False)
         self._telling.console.write(f"{brief}  all stacks: {path}\n")
         whole = report_text(alert, findings, place.thread_ident, is_whole=True)
-        files.write(
-            {"kind": "hang", **alert.plain(), "found": msgspec.to_builtins(findings, str_keys=True)}, whole, path
-        )
+        files.write(hang_line(alert, findings, place.thread_ident), whole, path)
         self._telling.record_and_act(alert)
 
     def _investigate(self) -> Findings:
