@@ -24,6 +24,7 @@ _SILENT_SECS: Final = 120.0
 _SILENT_INTERVALS: Final = 20
 _SLOW_SECS: Final = 1800.0  # a rank that is slow for less is not named
 _SLOW_PARTS: Final = 6
+_FEWEST_PARTS: Final = 4  # in which there are samples
 _SLOW_FACTOR: Final = 1.2
 _FEWEST: Final = 12  # samples
 _BUSY, _IDLE = 0.5, 0.15  # processors
@@ -203,7 +204,7 @@ def _killed(ranks: Sequence[RankFacts]) -> list[Finding]:
     assert fact is not None
     others = [rank.rank for rank in ranks if rank.gone is not None and rank is not first]
     text = f"rank {first.rank} died by {fact.ending}, without a word, after step {_step(first)}"
-    text += f"; ranks {list_ranks(others)} died after it" if others else ""
+    text += f"; {_name(others)} died after it" if others else ""
     evidence = [Evidence(first.rank, fact.where, f"gone: {fact.ending}")]
     return [Finding("killed", [first.rank], _step(first), fact.wall_time, text, evidence + _waiting(ranks, first.rank))]
 
@@ -434,23 +435,24 @@ def _slow(ranks: Sequence[RankFacts]) -> list[Finding]:
         return []
     edges = [until - _SLOW_SECS * (1 - part / _SLOW_PARTS) for part in range(_SLOW_PARTS + 1)]
     tables = {rank.rank: [_medians(rank, *edge) for edge in itertools.pairwise(edges)] for rank in paced}
+    step = statistics.median(row[0] for table in tables.values() for row in table if row is not None)
     odd: list[tuple[RankFacts, str]] = []
     for rank in paced:
         words = []
         for column, name in enumerate(("a step took", "waiting for data took")):
             pairs = []
             for part, own in enumerate(tables[rank.rank]):
-                others = [table[part] for other, table in tables.items() if other != rank.rank and table[part]]
+                others = [row for other, table in tables.items() if other != rank.rank and (row := table[part])]
                 if own is None or not others:
-                    break
-                usual = statistics.median(row[column] for row in others if row is not None)
-                step = statistics.median(row[0] for row in others if row is not None)
-                if step <= 0.0 or own[column] - usual < (_SLOW_FACTOR - 1) * step:
+                    continue  # all stood still
+                usual = statistics.median(row[column] for row in others)
+                if own[column] - usual < (_SLOW_FACTOR - 1) * step or step <= 0.0:
                     break
                 pairs.append((own[column], usual))
-            if len(pairs) == _SLOW_PARTS:
-                mine, usual = (statistics.median(column) for column in zip(*pairs, strict=True))
-                words.append(f"{name} {mine:.3g} s, {usual:.3g} s on the median rank")
+            else:
+                if len(pairs) >= _FEWEST_PARTS:
+                    mine, usual = (statistics.median(column) for column in zip(*pairs, strict=True))
+                    words.append(f"{name} {mine:.3g} s, {usual:.3g} s on the median rank")
         if words:
             odd.append((rank, ", ".join(words)))
     if not odd or len(odd) * 2 > len(paced):

@@ -1,0 +1,160 @@
+"""Who is to blame: faults planted in simulated trainings, healthy ones, damaged files, and two real ranks."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from ms_summary_bridge.diagnose.diagnosis import Diagnosis, diagnose_ranks, render_diagnosis
+from ms_summary_bridge.diagnose.rules import RULES, list_ranks
+from ms_summary_bridge.errors import LogdirError, NoEventsError, UsageError
+from tests.diagnose.simulated import FAULTS, Training, plant
+
+RULE_OF = {"killed": "killed", "lost host": "silent", "exception": "failed", "slow": "slow", "nan": "nan"}
+
+
+def check_evidence(directory: Path, diagnosis: Diagnosis) -> None:
+    """Every place that is named holds a line of that rank."""
+    for finding in diagnosis.findings:
+        assert finding.evidence
+        for evidence in finding.evidence:
+            name, _, number = evidence.where.rpartition(":")
+            line = json.loads((directory / name).read_text().splitlines()[int(number) - 1])
+            assert line["rank"] == evidence.rank
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_rank_with_the_fault_is_named(tmp_path: Path, fault: str, is_late: bool) -> None:
+    for seed in range(4):
+        training, odd, now = plant(random.Random(seed * 31 + is_late), fault, is_late=is_late)
+        directory = tmp_path / str(seed)
+        training.write(directory, torn=seed % 2 == 0)
+        diagnosis = diagnose_ranks(directory, now=now)
+        assert [finding.ranks for finding in diagnosis.findings] == [[odd]], "\n".join(render_diagnosis(diagnosis))
+        (finding,) = diagnosis.findings
+        if fault in RULE_OF:
+            assert finding.rule == RULE_OF[fault]
+        assert not diagnosis.problems
+        check_evidence(directory, diagnosis)
+
+
+def healthy(rng: random.Random) -> tuple[Training, float]:
+    """Returns a training with all that happens in one where no rank is at fault."""
+    training = Training(rng, rng.choice((1, 2, 8, 16)), samples=rng.randrange(5, 60))
+    if rng.random() < 0.3:  # an earlier session, in which a rank was killed
+        training.begin()
+        training.run(5)
+        for rank in training.members:
+            rank.die(training.step, training.moment + 3.0 * (rank.rank > 0), "SIGKILL", [0] if rank.rank else [])
+        training.moment += 4000.0
+    slow = rng.randrange(training.ranks) if rng.random() < 0.3 else -1  # for some minutes
+    training.data_secs = lambda rank, number: 0.5 if rank == slow and number % 40 < 5 else 0.02
+    overflow = rng.randrange(1, 30) * training.interval
+    usual = training.loss
+    if rng.random() < 0.3:  # a step is skipped
+        training.loss = lambda rank, step: float("inf") if step == overflow and rank == 0 else usual(rank, step)
+    training.begin()
+    training.run()
+    if rng.random() < 0.3:  # shared storage stood still for a while
+        told = [rank.hang("data", training.step, training.moment, 300.0, "data") for rank in training.members]
+        training.moment = max(told) + 60.0
+        for rank in training.members:
+            rank.recovered(training.moment)
+        training.run(3)
+    how = rng.choice(("running", "ended", "KeyboardInterrupt", "SIGTERM", "the end of the process"))
+    if how == "running":
+        training.lag()
+        return training, training.moment + rng.uniform(0.0, 3.0)
+    for rank in training.members:
+        reason = "" if how == "ended" else how
+        rank.end(training.step, training.moment + rng.uniform(0.0, 2.0), reason)
+    return training, training.moment + rng.choice((10.0, 1e6))
+
+
+def test_no_rank_of_a_healthy_training_is_blamed(tmp_path: Path) -> None:
+    for seed in range(100):
+        training, now = healthy(random.Random(seed))
+        directory = tmp_path / str(seed)
+        training.write(directory, torn=seed % 3 == 0)
+        diagnosis = diagnose_ranks(directory, now=now)
+        assert diagnosis.findings == [], "\n".join(render_diagnosis(diagnosis))
+        assert list(render_diagnosis(diagnosis))[-1] == "no rank is to blame"
+
+
+def test_what_all_ranks_share_is_no_single_rank(tmp_path: Path) -> None:
+    training = Training(random.Random(1), 8)
+    training.begin()
+    training.run()
+    for rank in training.members:
+        rank.hang("data", training.step, training.moment, 300.0, "data")
+    training.write(tmp_path)
+    (finding,) = diagnose_ranks(tmp_path, now=training.moment + 400.0).findings
+    assert (finding.rule, sorted(finding.ranks)) == ("together", list(range(8)))
+
+
+def test_an_early_end_that_others_wait_for_is_named(tmp_path: Path) -> None:
+    training = Training(random.Random(2), 8)
+    training.begin()
+    training.run()
+    for rank in training.members:
+        if rank.rank == 5:
+            rank.end(training.step, training.moment, "")
+        else:
+            rank.hang("compute", training.step, training.moment, 300.0, "compute")
+    training.write(tmp_path)
+    (finding,) = diagnose_ranks(tmp_path, now=training.moment + 400.0).findings
+    assert (finding.rule, finding.ranks) == ("failed", [5])
+    assert "came to its end" in finding.text
+
+
+def test_a_rank_that_never_began_is_named(tmp_path: Path) -> None:
+    training = Training(random.Random(3), 8)
+    training.begin()
+    del training.members[6]
+    for rank in training.members:
+        rank.hang("compile", 0, training.moment, 1800.0, "compute")
+    training.write(tmp_path)
+    diagnosis = diagnose_ranks(tmp_path, now=training.moment + 2000.0)
+    assert diagnosis.missing == [6]
+    assert [(finding.rule, finding.ranks) for finding in diagnosis.findings] == [("absent", [6])]
+
+
+def test_damaged_and_empty_files_cost_their_rank_and_are_named(tmp_path: Path) -> None:
+    training, odd, now = plant(random.Random(4), "data", is_late=True, ranks=8)
+    training.write(tmp_path)
+    one, other = [rank for rank in range(8) if rank != odd][:2]
+    (tmp_path / f"rank_{one}" / "metrics.jsonl").write_bytes(b"")
+    path = tmp_path / f"rank_{other}" / "metrics.jsonl"
+    path.write_bytes(b"\xff\x00{}\n" + b'[1]\n{"kind": 3}\n' + path.read_bytes())
+    diagnosis = diagnose_ranks(tmp_path, now=now)
+    assert [finding.ranks for finding in diagnosis.findings] == [[odd]]
+    assert len(diagnosis.problems) == 2
+    assert any("is empty" in problem for problem in diagnosis.problems)
+    assert any("3 lines are damaged" in problem for problem in diagnosis.problems)
+
+
+def test_what_cannot_be_diagnosed_is_said(tmp_path: Path) -> None:
+    with pytest.raises(LogdirError):
+        diagnose_ranks(tmp_path / "missing")
+    with pytest.raises(NoEventsError, match=r"metrics\.jsonl"):
+        diagnose_ranks(tmp_path)
+    for name in ("a", "b"):
+        training = Training(random.Random(5), 2)
+        training.begin()
+        training.write(tmp_path / name)
+    with pytest.raises(UsageError, match="one training at a time"):
+        diagnose_ranks(tmp_path)
+
+
+def test_ranks_in_words() -> None:
+    assert list_ranks([3, 0, 1, 2, 7, 9, 10]) == "0-3, 7, 9-10"
+
+
+def test_the_page_has_every_rule() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "diagnose.md").read_text(encoding="utf-8")
+    for name, words in RULES.items():
+        assert f"| `{name}` | {words} |" in page
