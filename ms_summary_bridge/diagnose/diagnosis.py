@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import msgspec
 
 from ms_summary_bridge.diagnose.facts import RankFacts, find_rank_directories, read_rank
-from ms_summary_bridge.diagnose.rules import Finding, Group, find_findings, find_groups, list_ranks
+from ms_summary_bridge.diagnose.finding import Finding, Group, list_ranks, name_ranks
+from ms_summary_bridge.diagnose.rules import find_findings, find_groups
 from ms_summary_bridge.files.arguments import check_path
 from ms_summary_bridge.files.event_file import Path
 
@@ -30,12 +31,15 @@ class Diagnosis(msgspec.Struct):
     problems: list[str] = []
 
 
-def diagnose_ranks(source: Path, *, now: float | None = None, tail_bytes: int | None = None) -> Diagnosis:
+def diagnose_ranks(
+    source: Path, *, now: float | None = None, since: float | None = None, tail_bytes: int | None = None
+) -> Diagnosis:
     """Reads journals and watchdogs' files of all ranks, and says who is to blame.
 
     Args:
         source: Directory of one training, with `rank_<n>` at any depth.
         now: Seconds since the epoch; the present moment by default.
+        since: Seconds since the epoch; what is older is of an earlier session.
         tail_bytes: Read no more than this of the end of each journal.
 
     Raises:
@@ -44,7 +48,7 @@ def diagnose_ranks(source: Path, *, now: float | None = None, tail_bytes: int | 
         UsageError: The source has several trainings.
     """
     source = check_path("source", source, is_local=True)
-    facts = [read_rank(rank, path, tail_bytes=tail_bytes) for rank, path in find_rank_directories(source)]
+    facts = [read_rank(rank, path, since=since, tail_bytes=tail_bytes) for rank, path in find_rank_directories(source)]
     return diagnose_facts(source, facts, time.time() if now is None else now)
 
 
@@ -52,6 +56,9 @@ def diagnose_facts(source: str, facts: list[RankFacts], now: float) -> Diagnosis
     """Says who is to blame, from what the ranks left."""
     begun = max((rank.began for rank in facts if rank.began is not None), default=0.0)
     there = [rank for rank in facts if _is_of_session(rank, begun)]
+    if not any(rank.hung is not None and rank.hung.is_told for rank in there):
+        for rank in there:  # of those that only stand still none hangs
+            rank.hung = None
     size = max([rank.size for rank in there] + [0])
     present = {rank.rank for rank in there}
     # Where hosts have disks of their own, the files of one host alone may be here: no rank is blamed for that.
@@ -76,8 +83,7 @@ def render_diagnosis(diagnosis: Diagnosis) -> Iterator[str]:
     yield f"{diagnosis.ranks} rank{'s' * (diagnosis.ranks != 1)} of {diagnosis.source}"
     for group in diagnosis.groups:
         steps = str(group.first_step) + (f" to {group.last_step}" if group.last_step != group.first_step else "")
-        name = f"rank{'s' * (len(group.ranks) > 1)} {list_ranks(group.ranks)}"
-        yield f"  {name}: {group.doing} (step {steps})"
+        yield f"  {name_ranks(group.ranks)}: {group.doing} (step {steps})"
     if diagnosis.missing:
         yield f"  missing: {list_ranks(diagnosis.missing)}"
     for number, finding in enumerate(diagnosis.findings, 1):

@@ -49,7 +49,10 @@ class End(msgspec.Struct, frozen=True):
 
 
 class Hung(msgspec.Struct, frozen=True):
-    """A rank that shows no sign of life since `since`; `place` is its phase, or what its stack says more exactly."""
+    """A rank that shows no sign of life since `since`; `place` is its phase, or what its stack says more exactly.
+
+    It hangs where it `is_told` so; else it may take as long as it does, and was asked since another one hangs.
+    """
 
     place: str
     phase: str
@@ -60,6 +63,7 @@ class Hung(msgspec.Struct, frozen=True):
     state: str
     stack: tuple[str, ...]
     where: str
+    is_told: bool = True
 
 
 class Gone(msgspec.Struct, frozen=True):
@@ -153,15 +157,16 @@ def find_rank_directories(source: str) -> list[tuple[int, str]]:
     return sorted(found.items())
 
 
-def read_rank(rank: int, directory: str, *, tail_bytes: int | None = None) -> RankFacts:
+def read_rank(rank: int, directory: str, *, since: float | None = None, tail_bytes: int | None = None) -> RankFacts:
     """Reads what a rank left; what cannot be read is in its `problems`.
 
     Args:
         rank: Its number.
         directory: Its directory.
+        since: Seconds since the epoch; what is older is of an earlier session.
         tail_bytes: Read no more than this of the end of the journal; lines have no numbers then.
     """
-    reading = _Reading(RankFacts(rank=rank, directory=directory))
+    reading = _Reading(RankFacts(rank=rank, directory=directory, began=since), since or 0.0)
     for path in _journal_files(directory):
         for where, line in _lines(path, reading.facts.problems, tail_bytes):
             reading.take(where, line)
@@ -210,8 +215,9 @@ def _lines(path: str, problems: list[str], tail_bytes: int | None) -> Iterator[t
 
 
 class _Reading:
-    def __init__(self, facts: RankFacts) -> None:
+    def __init__(self, facts: RankFacts, since: float) -> None:
         self.facts = facts
+        self._since = since
         self._process: tuple[str, int] | None = None
         self._first: Sight | None = None
         self._samples = 0
@@ -220,6 +226,8 @@ class _Reading:
     def take(self, where: str, line: _Line) -> None:
         """Takes a line of the journal."""
         facts = self.facts
+        if line.wall_time < self._since:
+            return
         if line.kind == "header":
             if (line.host, line.pid) != self._process or facts.end is not None:  # else a file was full
                 self.facts = RankFacts(
@@ -277,7 +285,10 @@ class _Reading:
                 state=str((line.found.get("thread") or line.found.get("process") or {}).get("state", "")),
                 stack=stack,
                 where=where,
+                is_told=line.kind == "hang",
             )
+            if line.kind == "state" and facts.newest > line.wall_time:
+                facts.hung = None  # it went on
         elif line.kind == "recovered":
             facts.hung = None
         elif line.kind == "gone":

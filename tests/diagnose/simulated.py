@@ -101,13 +101,13 @@ class Rank:
         note = Note(kind="end", step=step, wall_time=moment + self.skew, text="", fields={"reason": reason})
         self.journal.append(note_line(note, self.rank))
 
-    def hang(self, phase: str, step: int, since: float, limit: float, stack: str, *, cpu: float = 0.02) -> float:
+    def hang(self, phase: str, step: int, since: float, limit: float, stack: str, *, kind: str = "hang") -> float:
         """Tells of a hang; returns when."""
         age = limit + self.training.rng.uniform(0.0, 5.0)
         alert = describe_hang(Hang(Beat(step, step, 1, phase, 0.0), age, limit), self.rank, 1)
         stacks = {1: faulthandler_text(STACKS[stack])} if stack else {}
-        found = Findings(process=None, thread=None, children=[], stacks=stacks, cpu_share=cpu)
-        self.told.append({**hang_line(alert, found, THREAD), "wall_time": since + age + self.skew})
+        found = Findings(process=None, thread=None, children=[], stacks=stacks, cpu_share=0.02)
+        self.told.append({**hang_line(kind, alert, found, THREAD), "wall_time": since + age + self.skew})
         return since + age
 
     def recovered(self, moment: float) -> None:
@@ -245,4 +245,6 @@ def plant(rng: random.Random, fault: str, *, is_late: bool, ranks: int = 64) -> 
     elif fault != "lost host" and (is_late or fault == "data"):
         longer = {"data": limit, "callbacks": 1800.0, "checkpoint": 1800.0, "evaluation": 3600.0}[fault]
         now = max(now, member.hang(fault, step, since, longer, fault if has_stacks else "") + 30.0)
+    elif fault != "lost host" and rng.random() < 0.5:  # asked by the others
+        member.hang(fault, step, since, limit, fault, kind="state")
     return training, odd, now

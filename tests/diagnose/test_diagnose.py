@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ms_summary_bridge.diagnose.diagnosis import Diagnosis, diagnose_ranks, render_diagnosis
-from ms_summary_bridge.diagnose.rules import RULES, list_ranks
+from ms_summary_bridge.diagnose.finding import list_ranks
+from ms_summary_bridge.diagnose.rules import RULES
 from ms_summary_bridge.errors import LogdirError, NoEventsError, UsageError
+from tests.bridge_scripts.runs import msrun, output_of, script, wait_until
+from tests.conftest import TESTS
 from tests.diagnose.simulated import FAULTS, Training, plant
 
 RULE_OF = {"killed": "killed", "lost host": "silent", "exception": "failed", "slow": "slow", "nan": "nan"}
@@ -158,3 +162,50 @@ def test_the_page_has_every_rule() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "diagnose.md").read_text(encoding="utf-8")
     for name, words in RULES.items():
         assert f"| `{name}` | {words} |" in page
+
+
+# ------------------------------------------------------------------ real ranks
+
+
+def told(directory: Path, rank: int, name: str, kind: str) -> list[dict[str, Any]]:
+    path = directory / f"rank_{rank}" / name
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [line for line in map(json.loads, (text for text in lines if text.endswith("\n"))) if line["kind"] == kind]
+
+
+@pytest.mark.slow
+@pytest.mark.mindspore
+@pytest.mark.parametrize(
+    ("fault", "rule", "words"),
+    [
+        ("data", "hang", "rank 1 hangs waiting for data after step 5; rank 0 waits"),
+        ("callback", "hang", "rank 1 hangs in callbacks after step 5; rank 0 waits"),
+        ("optimizer", "hang", "rank 1 hangs in the optimizer after step 5; rank 0 waits"),
+        ("compile", "hang", "rank 1 hangs compiling after step 0; rank 0 waits"),
+        ("killed", "killed", "rank 1 died by SIGKILL, without a word"),
+        ("nan", "nan", "loss is nan from step 6 on, first on rank 1; on rank 0 from step 7 on"),
+    ],
+)
+def test_one_of_two_real_ranks_is_named(tmp_path: Path, fault: str, rule: str, words: str) -> None:
+    """While it hangs the watchdog of the other rank says so as well, however long that rank may take."""
+    run = tmp_path / "out" / "default" / "run"
+    program = msrun(8151 + sum(map(ord, fault)) % 40, tmp_path / "logs")
+
+    def is_told() -> bool:
+        if rule == "hang":
+            return any(line["rule"] == "hang" for line in told(run, 0, "metrics.jsonl", "alert"))
+        return all(told(run, rank, "metrics.jsonl", "end") for rank in (0, 1))
+
+    odd_rank = TESTS / "monitor_scripts" / "odd_rank.py"
+    with script(str(odd_rank), str(tmp_path / "out"), fault, cwd=tmp_path, program=program) as process:
+        wait_until(lambda: is_told() or process.poll() is not None, timeout_secs=200)
+        assert is_told(), output_of(tmp_path)
+        diagnosis = diagnose_ranks(run)
+    finding = diagnosis.findings[0]
+    assert (finding.rule, finding.ranks) == (rule, [1]), "\n".join(render_diagnosis(diagnosis))
+    assert finding.text.startswith(words)
+    check_evidence(run, diagnosis)
+    if rule == "hang":
+        assert [line["text"] for line in told(run, 0, "hang.jsonl", "blame")] == [finding.text]
+        (alert,) = [line for line in told(run, 0, "metrics.jsonl", "alert") if line["rule"] == "hang"]
+        assert alert["message"].endswith(f"; {finding.text}")

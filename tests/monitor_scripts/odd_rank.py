@@ -64,7 +64,7 @@ def main() -> None:
     init()
     mindspore.set_auto_parallel_context(parallel_mode=mindspore.ParallelMode.DATA_PARALLEL, gradients_mean=True)
     is_odd = get_rank() == 1
-    limits = {"floor": 4, "callback_limit": 6, "compile_limit": 12 if fault == "compile" else 120}
+    limits = {"floor": 4, "callback_limit": 600, "compile_limit": 12 if fault == "compile" else 120}
     section = {
         "interval": 0,
         "backend": ["local"],

@@ -112,10 +112,13 @@ def describe_recovery(recovery: Recovery, rank: int, pid: int) -> Alert:
     )
 
 
-def hang_line(alert: Alert, findings: Findings, training_thread: int) -> dict[str, Any]:
-    """Returns the line of a hang for `hang.jsonl`; `stack` is that of the thread that trains, as in `report_text`."""
+def hang_line(kind: str, alert: Alert, findings: Findings, training_thread: int) -> dict[str, Any]:
+    """Returns the line of a hang for `hang.jsonl`; `stack` is that of the thread that trains, as in `report_text`.
+
+    Its `kind` is `hang`, or `state` where another rank hangs and this one is only asked what it does.
+    """
     stack = stack_of(findings.stacks.get(alert.fields["pid"], ""), training_thread)
-    return {"kind": "hang", **alert.plain(), "found": msgspec.to_builtins(findings, str_keys=True), "stack": stack}
+    return {"kind": kind, **alert.plain(), "found": msgspec.to_builtins(findings, str_keys=True), "stack": stack}
 
 
 def report_text(alert: Alert, findings: Findings, training_thread: int, *, is_whole: bool) -> str:
