@@ -271,7 +271,7 @@ class _Reading:
         facts = self.facts
         if facts.began is not None and line.wall_time < facts.began - _TOLD_SECS:
             return  # of an earlier session
-        if line.kind in ("hang", "state"):
+        if line.kind == "hang" or (line.kind == "state" and facts.hung is None):
             age = line.value if isinstance(line.value, (int, float)) else 0.0
             stack = tuple(text.strip() for text in line.stack.splitlines())
             phase = str(line.fields.get("phase", ""))

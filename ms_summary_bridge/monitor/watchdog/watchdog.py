@@ -156,6 +156,7 @@ class Watchdog:
     # ------------------------------------------------------------------ a hang
 
     def _report(self, hang: Hang) -> None:
+        self._answered = hang.beat
         place = self._telling.place
         alert = describe_hang(hang, place.rank, self._assignment.pid, self._find_peers(time.time()))
         findings = self._investigate()
