@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ms_summary_bridge.cli.app import main
 from ms_summary_bridge.diagnose.diagnosis import Diagnosis, diagnose_ranks, render_diagnosis
 from ms_summary_bridge.diagnose.finding import list_ranks
 from ms_summary_bridge.diagnose.rules import RULES
@@ -155,6 +156,20 @@ def test_what_cannot_be_diagnosed_is_said(tmp_path: Path) -> None:
         training.write(tmp_path / name)
     with pytest.raises(UsageError, match="one training at a time"):
         diagnose_ranks(tmp_path)
+
+
+def test_the_command_prints_and_exits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    training, odd, _ = plant(random.Random(6), "data", is_late=True, ranks=8)
+    training.write(tmp_path / "bad")
+    assert main(["diagnose", str(tmp_path / "bad")]) == 5
+    assert f"1. hang: rank {odd} hangs waiting for data after step {training.step}; " in capsys.readouterr().out
+    assert main(["diagnose", str(tmp_path / "bad"), "--json"]) == 5
+    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    assert (finding["rule"], finding["ranks"]) == ("hang", [odd])
+    training, _ = healthy(random.Random(6))
+    training.write(tmp_path / "good")
+    assert main(["diagnose", str(tmp_path / "good")]) == 0
+    assert capsys.readouterr().out.endswith("no rank is to blame\n")
 
 
 def test_ranks_in_words() -> None:
