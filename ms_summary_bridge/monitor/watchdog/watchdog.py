@@ -166,20 +166,29 @@ class Watchdog:
         self._telling.console.write(f"{brief}  all stacks: {path}\n")
         whole = report_text(alert, findings, place.thread_ident, is_whole=True)
         files.write(hang_line("hang", alert, findings, place.thread_ident), whole, path)
-        blamed = self._ask_peers()
+        blamed = "" if alert.fields["lost_ranks"] else self._ask_peers(hang.beat)
         if blamed:
             self._telling.console.write(f"rank {place.rank}, of all ranks: {blamed}\n")
             files.write({"kind": "blame", "rank": place.rank, "wall_time": time.time(), "text": blamed})
             alert = msgspec.structs.replace(alert, message=f"{alert.message}; {blamed}")
         self._telling.record_and_act(alert)
 
-    def _ask_peers(self) -> str:
-        """Returns who is to blame, from what the watchdogs of all ranks tell; empty for nobody, and for one rank."""
+    def _ask_peers(self, beat: Beat) -> str:
+        """Returns who is to blame, from what the watchdogs of all ranks tell; empty for nobody, and for one rank.
+
+        `beat` is the last; what comes after it ends the question.
+        """
         place, directory = self._telling.place, self._telling.run_directory
         if place.ranks <= 1 or not directory or (place.ranks > _MOST_ASKING and place.rank > 0):
             return ""
         within(_DISK_SECS, lambda: call_peers(directory))
-        self._wait_for_end(_ANSWER_SECS)
+
+        def look() -> bool | None:
+            is_over = self._is_told_to_end or self._find_process() is None or self._heartbeat.read() != beat
+            return is_over or None
+
+        if wait_for(look, self._poll_secs, _ANSWER_SECS, sleep=self._wait):
+            return ""
         return within(_DISK_SECS, lambda: find_blamed(directory, self._since - _SESSION_SECS)) or ""
 
     def _answer_peers(self, now: float, beat: Beat) -> None:
