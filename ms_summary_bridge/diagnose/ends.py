@@ -54,7 +54,11 @@ def find_failed(ranks: Sequence[RankFacts]) -> list[Finding]:
     end = first.end
     assert end is not None
     waits = [rank for rank in ranks if rank.hung is not None and rank.end is None]
-    went_on = [rank for rank in ranks if rank is not first and last_step(rank) > end.step]
+    went_on = [
+        rank
+        for rank in ranks
+        if rank is not first and (last_step(rank) > end.step or (rank.end is not None and rank.end.reason in _ASKED))
+    ]
     reason = end.reason.partition(" of the watchdog")[0]
     if first.hung is not None and first.hung.since < end.wall_time:
         return []  # it hung before

@@ -31,9 +31,10 @@ class Sight(msgspec.Struct, frozen=True):
 
 
 class Bad(msgspec.Struct, frozen=True):
-    """A metric that is not finite from a step on, to the last sample."""
+    """A metric that is not finite from a step on, to the last sample, in so many `steps` that are known."""
 
     step: int
+    steps: int
     wall_time: float
     text: str
     where: str
@@ -249,9 +250,12 @@ class _Reading:
         for name in [name for name in facts.bad if name in line.values and name not in line.nonfinite]:
             del facts.bad[name]  # it was a matter of some steps
         for name, text in line.nonfinite.items():
-            if name not in facts.bad:
-                step = line.step - max(line.nonfinite_steps.get(name, 1) - 1, 0)
-                facts.bad[name] = Bad(step, line.wall_time, text, where)
+            steps, known = max(line.nonfinite_steps.get(name, 1), 1), facts.bad.get(name)
+            facts.bad[name] = (
+                Bad(line.step - steps + 1, steps, line.wall_time, text, where)
+                if known is None
+                else msgspec.structs.replace(known, steps=known.steps + steps)
+            )
         self._samples += 1
         if self._samples % self._every == 0:
             secs = [line.mean.get(name) or line.values.get(name) or 0.0 for name in ("step_time", "data_time")]

@@ -24,8 +24,8 @@ def find_not_finite(ranks: Sequence[RankFacts]) -> list[Finding]:
     """Returns the ranks whose loss was the first that is not finite."""
     for metric in _LOSSES:
         bad = [(rank, rank.bad[metric]) for rank in ranks if metric in rank.bad]
-        if not bad:
-            continue
+        if not bad or (len(bad) == 1 and bad[0][1].steps < 2):
+            continue  # a step that is skipped for its overflow is no fault
         step = min(fact.step for _, fact in bad)
         first = sorted(((rank, fact) for rank, fact in bad if fact.step == step), key=lambda pair: pair[0].rank)
         numbers = [rank.rank for rank, _ in first]

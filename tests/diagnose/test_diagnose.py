@@ -38,7 +38,8 @@ def check_evidence(directory: Path, diagnosis: Diagnosis) -> None:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_rank_with_the_fault_is_named(tmp_path: Path, fault: str, is_late: bool) -> None:
     for seed in range(4):
-        training, odd, now = plant(random.Random(seed * 31 + is_late), fault, is_late=is_late)
+        ranks = 64 if seed < 3 else 4
+        training, odd, now = plant(random.Random(seed * 31 + is_late), fault, is_late=is_late, ranks=ranks)
         directory = tmp_path / str(seed)
         training.write(directory, torn=seed % 2 == 0)
         diagnosis = diagnose_ranks(directory, now=now)
@@ -117,6 +118,31 @@ def test_an_early_end_that_others_wait_for_is_named(tmp_path: Path) -> None:
     (finding,) = diagnose_ranks(tmp_path, now=training.moment + 400.0).findings
     assert (finding.rule, finding.ranks) == ("failed", [5])
     assert "came to its end" in finding.text
+
+
+@pytest.mark.parametrize(("of_others", "blamed"), [("SIGTERM", [[2]]), ("the end of the process", [])])
+def test_an_exit_is_a_fault_where_the_launcher_ends_the_others(
+    tmp_path: Path, of_others: str, blamed: list[list[int]]
+) -> None:
+    training = Training(random.Random(7), 4)
+    training.begin()
+    training.run()
+    for rank in training.members:
+        is_odd = rank.rank == 2
+        rank.end(training.step, training.moment + 3.0 * (not is_odd), "the end of the process" if is_odd else of_others)
+    training.write(tmp_path)
+    assert [finding.ranks for finding in diagnose_ranks(tmp_path).findings] == blamed
+
+
+@pytest.mark.parametrize(("steps", "blamed"), [(1, []), (2, [[1]])])
+def test_a_last_step_that_overflowed_is_no_fault(tmp_path: Path, steps: int, blamed: list[list[int]]) -> None:
+    training = Training(random.Random(8), 4, samples=9)
+    training.interval = 1
+    training.bad_from = lambda rank: 10 - steps if rank == 1 else 1 << 60
+    training.begin()
+    training.run()
+    training.write(tmp_path)
+    assert [finding.ranks for finding in diagnose_ranks(tmp_path).findings] == blamed
 
 
 def test_a_rank_that_never_began_is_named(tmp_path: Path) -> None:
