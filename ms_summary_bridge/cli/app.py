@@ -18,6 +18,7 @@ from ms_summary_bridge._version import __version__
 from ms_summary_bridge.cli.aggregate import aggregate
 from ms_summary_bridge.cli.config import make_config_app
 from ms_summary_bridge.cli.convert import convert
+from ms_summary_bridge.cli.diagnose import diagnose
 from ms_summary_bridge.cli.doctor import doctor
 from ms_summary_bridge.cli.export import export
 from ms_summary_bridge.cli.output import discard_output, print_json, print_wide, printable
@@ -33,7 +34,7 @@ EXIT_CODES: Final = {
     2: "wrong usage or configuration",
     3: "done in part: damaged records or unreadable files, which are named",
     4: "with --strict only: something could not be represented",
-    5: "watch raised an alert",
+    5: "watch raised an alert, or diagnose blames a rank",
 }
 _INTERRUPTED: Final = 130  # what a shell gives for a program ended by Ctrl-C
 
@@ -112,6 +113,7 @@ def verify(
 
 app.command(epilog=_EXIT_TEXT)(export)
 app.command(epilog=_EXIT_TEXT)(aggregate)
+app.command(epilog=_EXIT_TEXT)(diagnose)
 app.command(epilog=_EXIT_TEXT)(view)
 app.command(epilog=_EXIT_TEXT)(doctor)
 app.command(epilog=_EXIT_TEXT)(watch)

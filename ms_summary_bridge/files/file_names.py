@@ -1,4 +1,4 @@
-"""The names of event files, as the programs make them, and what they say.
+"""The names of event files, as the programs make them, and what they say; those of the monitor's own files.
 
 File names, as the programs make them (all are found by search, since users put prefixes and suffixes around them):
 
@@ -16,6 +16,8 @@ import re
 from typing import Final
 
 __all__ = [
+    "HANG_LOG",
+    "JOURNAL",
     "LINEAGE",
     "LINEAGE_SUFFIX",
     "MINDSPORE",
@@ -28,6 +30,10 @@ __all__ = [
     "parse_name",
 ]
 
+JOURNAL: Final = "metrics.jsonl"
+"""The monitor's journal, of a rank or of all."""
+HANG_LOG: Final = "hang.jsonl"
+"""What the watchdog of a rank found."""
 MINDSPORE: Final = "mindspore"
 TENSORBOARD: Final = "tensorboard"
 LINEAGE: Final = "mindspore_lineage"

@@ -71,6 +71,7 @@ NUMBERS: list[tuple[str, Callable[[], tuple[object, ...]]]] = [
     (r"Exit code (3)\.", lambda: (next(code for code, text in EXIT_CODES.items() if "in part" in text),)),
     (r"Exit code (1)\.", lambda: (next(code for code, text in EXIT_CODES.items() if "failed" in text),)),
     (r"exit code (4) if", lambda: (next(code for code, text in EXIT_CODES.items() if "--strict" in text),)),
+    (r"exit code is (5) where", lambda: (next(code for code, text in EXIT_CODES.items() if "diagnose" in text),)),
     (r"TensorBoard (\S+) or newer", lambda: found("setup.py", r"tensorboard>=([\d.]+)")),
     (r"MindSpore (\S+) or newer, with the NumPy (1)", lambda: (*found("setup.py", r"mindspore>=([\d.]+)"), 1)),
     (r"Python (\S+) to (\S+); .* for (\S+) to (\S+)\.$", lambda: pythons()),

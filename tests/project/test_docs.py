@@ -98,6 +98,9 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_summary(tmp_path / "summary_dir", [event(step, *kinds) for step in range(3)])
     with SummaryWriter(str(tmp_path / "runs" / "team" / "first")) as writer:
         writer.add_scalar("loss", 0.5, 1)
+    journal = tmp_path / "monitor_output" / "default" / "run" / "rank_0" / "metrics.jsonl"
+    journal.parent.mkdir(parents=True)
+    journal.write_text('{"kind":"header","ranks":1,"wall_time":1e9}\n{"kind":"end","step":5,"wall_time":1.1e9}\n')
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

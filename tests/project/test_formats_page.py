@@ -31,7 +31,11 @@ from ms_summary_bridge.monitor.sinks.backends import TEXT_LOG
 from ms_summary_bridge.monitor.sinks.csv_file import CSV
 from ms_summary_bridge.monitor.sinks.journal import JOURNAL, Journal, sample_line
 from ms_summary_bridge.monitor.sinks.run_record import describe_run
-from ms_summary_bridge.monitor.watchdog.hang_report import HANG_LOG
+from ms_summary_bridge.monitor.watchdog import peers
+from ms_summary_bridge.monitor.watchdog.hang_limits import Hang
+from ms_summary_bridge.monitor.watchdog.hang_report import HANG_LOG, HangFiles, describe_hang
+from ms_summary_bridge.monitor.watchdog.heartbeat import Beat
+from ms_summary_bridge.monitor.watchdog.peers import CALL
 from ms_summary_bridge.runs.archive import START, ArchivePosition
 from ms_summary_bridge.training.distributed import find_process_rank
 from ms_summary_bridge.values import Scalar
@@ -240,7 +244,19 @@ def test_names_of_the_monitor_are_these() -> None:
     patterns = patterns_of("monitor")
     assert patterns.pop("checkpoints.earlier-<number>.json").pattern == r"checkpoints\.earlier\-\d+\.json"
     assert {*patterns} == {JOURNAL, CSV, TEXT_LOG, CHECKPOINTS, LOCK_NAME}
-    assert {*patterns_of("watchdog")} == {HANG_LOG}
+    patterns = patterns_of("watchdog")
+    alert = describe_hang(Hang(Beat(7, 7, 1, "data", 0.0), 9.0, 5.0), 0, 1)
+    (report,) = (name for name in patterns if name.endswith(".txt"))
+    assert patterns.pop(report).fullmatch(Path(HangFiles("/run").report_path(alert)).name)
+    assert {*patterns} == {HANG_LOG, CALL}
+
+
+def test_kinds_of_the_watchdogs_lines_are_all_told() -> None:
+    told = {kind for kind, _ in rows(section("The watchdog's file"), "kind", "when")}
+    directory = Path(peers.__file__).parent
+    source = "".join(path.read_text(encoding="utf-8") for path in directory.glob("*.py"))
+    written = set(re.findall(r'(?:write\(\{"kind": |hang_line\()"(\w+)"', source))
+    assert told == written
 
 
 def test_a_run_name_for_mindinsight_is_made_so(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ FLOORS: list[set[str]] = [
     {"values"},
     {"events"},
     {"files", "formats"},
-    {"batches", "runs"},
+    {"batches", "diagnose", "runs"},
     {"columns", "convert"},
     {"export", "live_writer", "mirror"},
     {"callback", "viewers"},

@@ -18,12 +18,13 @@ from typing import Any, Final
 import msgspec
 
 from ms_summary_bridge.errors import LogdirError
+from ms_summary_bridge.files import file_names
 from ms_summary_bridge.monitor.model.sample import Note, Sample, strict_numbers
 from ms_summary_bridge.monitor.sinks.line_file import FileSink, LineFile
 
 __all__ = ["JOURNAL", "Journal", "journal_files", "json_lines", "note_line", "read_journal", "sample_line"]
 
-JOURNAL: Final = "metrics.jsonl"
+JOURNAL: Final = file_names.JOURNAL
 
 _ENCODER: Final = msgspec.json.Encoder()
 

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from ms_summary_bridge.files import file_names
 from ms_summary_bridge.files.waiting import wait_for
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.watchdog.hang_limits import Hang, Near, Recovery
@@ -30,13 +31,14 @@ __all__ = [
     "describe_hang",
     "describe_near",
     "describe_recovery",
+    "hang_line",
     "is_regular",
     "report_text",
     "say_lost",
     "within",
 ]
 
-HANG_LOG: Final = "hang.jsonl"
+HANG_LOG: Final = file_names.HANG_LOG
 _Result = TypeVar("_Result")
 
 _DOING: Final = {**KINDS, "start": "beginning", "end": "ending"}
@@ -126,6 +128,15 @@ def describe_recovery(recovery: Recovery, rank: int, pid: int) -> Alert:
         message=f"the training went on after {recovery.secs:.0f} s",
         fields={"phase": recovery.beat.phase, "pid": pid},
     )
+
+
+def hang_line(kind: str, alert: Alert, findings: Findings, training_thread: int) -> dict[str, Any]:
+    """Returns the line of a hang for `hang.jsonl`; `stack` is that of the thread that trains, as in `report_text`.
+
+    Its `kind` is `hang`, or `state` where another rank hangs and this one is only asked what it does.
+    """
+    stack = stack_of(findings.stacks.get(alert.fields["pid"], ""), training_thread)
+    return {"kind": kind, **alert.plain(), "found": msgspec.to_builtins(findings, str_keys=True), "stack": stack}
 
 
 def report_text(alert: Alert, findings: Findings, training_thread: int, *, is_whole: bool) -> str:

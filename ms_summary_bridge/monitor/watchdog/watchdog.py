@@ -30,11 +30,13 @@ from ms_summary_bridge.monitor.watchdog.hang_report import (
     describe_hang,
     describe_near,
     describe_recovery,
+    hang_line,
     report_text,
     within,
 )
 from ms_summary_bridge.monitor.watchdog.heartbeat import Beat, HeartbeatReader
 from ms_summary_bridge.monitor.watchdog.memory_words import MemoryWitness
+from ms_summary_bridge.monitor.watchdog.peers import call_peers, find_blamed, has_called
 from ms_summary_bridge.monitor.watchdog.process_state import ProcessState, find_descendants, is_same_program, read_state
 from ms_summary_bridge.monitor.watchdog.stacks import StackReader
 from ms_summary_bridge.monitor.watchdog.telling import Telling
@@ -45,6 +47,8 @@ _GONE_SECS: Final = 10.0  # between the end of a process's files and its own, wh
 _PEER_SECS: Final = 5.0  # in which the watchdog of another rank tells of its death, where a launcher ends this one
 _KILLED_PEER_SECS: Final = 0.5  # the same where it may be this one that was killed first
 _DISK_SECS: Final = 5.0  # that are waited for what they write
+_ANSWER_SECS: Final = 10.0  # in which the watchdogs of other ranks tell where those stand
+_MOST_ASKING: Final = 128  # of more ranks the first alone reads what all have told
 _SESSION_SECS: Final = 120.0  # how far apart the ranks of one training may start
 
 
@@ -79,6 +83,7 @@ class Watchdog:
         self._started = state.started if state is not None and os.getppid() == assignment.pid else None
         self._memory = MemoryWitness(assignment.pid)
         self._beat: Beat | None = None  # the last one
+        self._answered: Beat | None = None  # of which other ranks were told
         self._cpu = (0.0, 0.0)  # when it was first seen, and the processor seconds by then
 
     def run(self) -> None:
@@ -137,6 +142,8 @@ class Watchdog:
             self._beat, self._cpu = beat, (now, process.cpu_secs)
         self._detector.collective_secs = self._telling.place.collective_secs or math.inf
         event = self._detector.observe(now, beat, is_stopped=process.is_stopped)
+        if event is None:
+            self._answer_peers(now, beat)
         if isinstance(event, Hang):
             try:
                 self._report(event)
@@ -153,6 +160,7 @@ class Watchdog:
     # ------------------------------------------------------------------ a hang
 
     def _report(self, hang: Hang) -> None:
+        self._answered = hang.beat
         place = self._telling.place
         alert = describe_hang(hang, place.rank, self._assignment.pid, self._find_peers(time.time()))
         findings = self._investigate()
@@ -161,10 +169,43 @@ class Watchdog:
         brief = report_text(alert, findings, place.thread_ident, is_whole=False)
         self._telling.console.write(f"{brief}  all stacks: {path}\n")
         whole = report_text(alert, findings, place.thread_ident, is_whole=True)
-        files.write(
-            {"kind": "hang", **alert.plain(), "found": msgspec.to_builtins(findings, str_keys=True)}, whole, path
-        )
+        files.write(hang_line("hang", alert, findings, place.thread_ident), whole, path)
+        blamed = "" if alert.fields["lost_ranks"] else self._ask_peers(hang.beat)
+        if blamed:
+            self._telling.console.write(f"rank {place.rank}, of all ranks: {blamed}\n")
+            files.write({"kind": "blame", "rank": place.rank, "wall_time": time.time(), "text": blamed})
+            alert = msgspec.structs.replace(alert, message=f"{alert.message}; {blamed}")
         self._telling.record_and_act(alert)
+
+    def _ask_peers(self, beat: Beat) -> str:
+        """Returns who is to blame, from what the watchdogs of all ranks tell; empty for nobody, and for one rank.
+
+        `beat` is the last; what comes after it ends the question.
+        """
+        place, directory = self._telling.place, self._telling.run_directory
+        if place.ranks <= 1 or not directory or (place.ranks > _MOST_ASKING and place.rank > 0):
+            return ""
+        within(_DISK_SECS, lambda: call_peers(directory))
+
+        def look() -> bool | None:
+            is_over = self._is_told_to_end or self._find_process() is None or self._heartbeat.read() != beat
+            return is_over or None
+
+        if wait_for(look, self._poll_secs, _ANSWER_SECS, sleep=self._wait):
+            return ""
+        return within(_DISK_SECS, lambda: find_blamed(directory, self._since - _SESSION_SECS)) or ""
+
+    def _answer_peers(self, now: float, beat: Beat) -> None:
+        """Writes where this rank stands, once, if another one hangs and this one may only be waiting longer."""
+        place, age = self._telling.place, now - beat.monotonic
+        is_idle = place.ranks <= 1 or not self._telling.run_directory or beat == self._answered
+        if is_idle or age < self._assignment.config.floor / 2:
+            return
+        directory, since = self._telling.run_directory, time.time() - age - self._assignment.config.floor / 2
+        if within(_DISK_SECS, lambda: has_called(directory, since)):
+            self._answered = beat
+            alert = describe_hang(Hang(beat, age, self._detector.limit(beat)), place.rank, self._assignment.pid)
+            self._telling.files.write(hang_line("state", alert, self._investigate(), place.thread_ident))
 
     def _investigate(self) -> Findings:
         pid = self._assignment.pid

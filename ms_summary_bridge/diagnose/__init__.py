@@ -1,0 +1,1 @@
+"""Which rank is to blame, from what all ranks of a training left."""

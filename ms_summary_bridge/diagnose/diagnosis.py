@@ -1,0 +1,97 @@
+"""`diagnose`: reads what all ranks of a training left, groups them by what they do, and names the odd ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import msgspec
+
+from ms_summary_bridge.diagnose.facts import RankFacts, find_rank_directories, read_rank
+from ms_summary_bridge.diagnose.finding import Finding, Group, list_ranks, name_ranks
+from ms_summary_bridge.diagnose.rules import find_findings, find_groups
+from ms_summary_bridge.files.arguments import check_path
+from ms_summary_bridge.files.event_file import Path
+
+__all__ = ["Diagnosis", "diagnose_facts", "diagnose_ranks", "render_diagnosis"]
+
+_SESSION_SECS = 600.0  # how far apart the ranks of one training begin
+
+
+class Diagnosis(msgspec.Struct):
+    """One training."""
+
+    source: str
+    ranks: int = 0
+    groups: list[Group] = []
+    findings: list[Finding] = []
+    """Who is to blame, first bad first; empty for nobody."""
+    missing: list[int] = []
+    """Ranks that left nothing of this session."""
+    problems: list[str] = []
+
+
+def diagnose_ranks(
+    source: Path, *, now: float | None = None, since: float | None = None, tail_bytes: int | None = None
+) -> Diagnosis:
+    """Reads journals and watchdogs' files of all ranks, and says who is to blame.
+
+    Args:
+        source: Directory of one training, with `rank_<n>` at any depth.
+        now: Seconds since the epoch; the present moment by default.
+        since: Seconds since the epoch; what is older is of an earlier session.
+        tail_bytes: Read no more than this of the end of each journal.
+
+    Raises:
+        LogdirError: The source cannot be read.
+        NoEventsError: No rank left anything there.
+        UsageError: The source has several trainings.
+    """
+    source = check_path("source", source, is_local=True)
+    facts = [read_rank(rank, path, since=since, tail_bytes=tail_bytes) for rank, path in find_rank_directories(source)]
+    return diagnose_facts(source, facts, time.time() if now is None else now)
+
+
+def diagnose_facts(source: str, facts: list[RankFacts], now: float) -> Diagnosis:
+    """Says who is to blame, from what the ranks left."""
+    begun = max((rank.began for rank in facts if rank.began is not None), default=0.0)
+    there = [rank for rank in facts if _is_of_session(rank, begun)]
+    if not any(rank.hung is not None and rank.hung.is_told for rank in there):
+        for rank in there:  # of those that only stand still none hangs
+            rank.hung = None
+    size = max([rank.size for rank in there] + [0])
+    present = {rank.rank for rank in there}
+    # Where hosts have disks of their own, the files of one host alone may be here: no rank is blamed for that.
+    missing = sorted({*range(size), *(rank.rank for rank in facts)} - present)
+    return Diagnosis(
+        source=source,
+        ranks=len(there),
+        groups=find_groups(there),
+        findings=find_findings(there, missing, now),
+        missing=missing,
+        problems=[problem for rank in facts for problem in rank.problems],
+    )
+
+
+def _is_of_session(rank: RankFacts, begun: float) -> bool:
+    told = [rank.hung.told if rank.hung else 0.0, rank.gone.wall_time if rank.gone else 0.0, rank.newest]
+    return max(told) > begun - _SESSION_SECS
+
+
+def render_diagnosis(diagnosis: Diagnosis) -> Iterator[str]:
+    """Yields lines for people."""
+    yield f"{diagnosis.ranks} rank{'s' * (diagnosis.ranks != 1)} of {diagnosis.source}"
+    for group in diagnosis.groups:
+        steps = str(group.first_step) + (f" to {group.last_step}" if group.last_step != group.first_step else "")
+        yield f"  {name_ranks(group.ranks)}: {group.doing} (step {steps})"
+    if diagnosis.missing:
+        yield f"  missing: {list_ranks(diagnosis.missing)}"
+    for number, finding in enumerate(diagnosis.findings, 1):
+        moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(finding.since))
+        yield f"{number}. {finding.rule}: {finding.text} (since {moment})"
+        for evidence in finding.evidence:
+            yield f"     {evidence.where}  {evidence.text}"
+    if not diagnosis.findings:
+        yield "no rank is to blame"
+    for problem in diagnosis.problems:
+        yield f"not read: {problem}"
