@@ -66,7 +66,7 @@ def test_batches_change_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             except BridgeError as error:
                 found.append(str(error))
         assert found[0] == found[1], f"seed {seed}"
-    assert sum(taken) > 100  # they were used
+    assert sum(taken) > 20  # they were used
 
 
 @pytest.mark.parametrize("place", [0.3, 0.9])
