@@ -6,9 +6,13 @@ import codecs
 import os
 import select
 import sys
-import termios
-import tty
 from typing import Any, Final
+
+if sys.platform != "win32":
+    import termios
+    import tty
+
+from ms_summary_bridge.errors import UnsupportedSystemError
 
 __all__ = ["KeyReader", "split_keys"]
 
@@ -60,17 +64,21 @@ class KeyReader:
     """Reads keys of standard input, which is a terminal; leaves that as it was."""
 
     def __init__(self) -> None:
+        if sys.platform == "win32":
+            raise UnsupportedSystemError("watch reads keys on Linux and macOS alone: use watch --once here")
         self._descriptor = sys.stdin.fileno()
         self._before: list[Any] = []
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def __enter__(self) -> KeyReader:
-        self._before = termios.tcgetattr(self._descriptor)
-        tty.setcbreak(self._descriptor)
+        if sys.platform != "win32":
+            self._before = termios.tcgetattr(self._descriptor)
+            tty.setcbreak(self._descriptor)
         return self
 
     def __exit__(self, *_: object) -> None:
-        termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
+        if sys.platform != "win32":
+            termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
 
     def read(self, timeout_secs: float) -> list[str]:
         """Returns the keys that were pressed, after waiting so long for the first; `q` where the terminal is gone."""

@@ -232,9 +232,9 @@ class RecordWriter:
             if start < len(part):
                 rest.append(memoryview(part)[start:])
             start = max(start - len(part), 0)
-        if sys.platform == "win32" or len(rest) == 1:
-            return os.write(self._fd, rest[0])
-        return os.writev(self._fd, rest[:_MOST_PARTS])
+        if sys.platform != "win32" and len(rest) > 1:
+            return os.writev(self._fd, rest[:_MOST_PARTS])
+        return os.write(self._fd, rest[0])
 
     def _note(self, parts: list[bytes]) -> None:
         """Takes note of bytes that are in the file now."""

@@ -6,7 +6,12 @@ import os
 
 import msgspec
 
+from ms_summary_bridge.files import system
+from ms_summary_bridge.files.system import O_BINARY
+
 __all__ = ["Reading", "read_at"]
+
+_O_NONBLOCK: int = getattr(os, "O_NONBLOCK", 0)  # a pipe is not waited for
 
 
 class Reading(msgspec.Struct):
@@ -26,10 +31,10 @@ def read_at(path: str, offset: int, size: int, reading: Reading) -> bytes:
         OSError: It cannot be opened or read.
     """
     reading.files += 1
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | O_BINARY | _O_NONBLOCK)
     try:
-        data = os.pread(descriptor, size, offset)
-        while len(data) < size and (more := os.pread(descriptor, size - len(data), offset + len(data))):
+        data = system.read_at(descriptor, size, offset)
+        while len(data) < size and (more := system.read_at(descriptor, size - len(data), offset + len(data))):
             data += more
     finally:
         os.close(descriptor)

@@ -154,7 +154,10 @@ class Watchdog:
             place, is_near = (self._telling.place.rank, self._assignment.pid), isinstance(event, Near)
             alert = describe_near(event, *place) if isinstance(event, Near) else describe_recovery(event, *place)
             self._telling.console.write(f"{alert.headline()}\n")
-            self._telling.files.write({"kind": "near" if is_near else "recovered", **alert.plain()})
+            if is_near:
+                self._telling.files.write({"kind": "near", **alert.plain()})
+            else:
+                self._telling.files.write({"kind": "recovered", **alert.plain()})
             self._telling.record_and_act(alert)
 
     # ------------------------------------------------------------------ a hang
