@@ -6,11 +6,8 @@ import codecs
 import os
 import select
 import sys
+from importlib import import_module
 from typing import Any, Final
-
-if sys.platform != "win32":
-    import termios
-    import tty
 
 from ms_summary_bridge.errors import UnsupportedSystemError
 
@@ -64,21 +61,21 @@ class KeyReader:
     """Reads keys of standard input, which is a terminal; leaves that as it was."""
 
     def __init__(self) -> None:
-        if sys.platform == "win32":
-            raise UnsupportedSystemError("watch reads keys on Linux and macOS alone: use watch --once here")
+        try:
+            self._terminal: Any = import_module("termios")
+        except ImportError as error:
+            raise UnsupportedSystemError("watch reads keys on Linux and macOS alone: use watch --once here") from error
         self._descriptor = sys.stdin.fileno()
         self._before: list[Any] = []
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def __enter__(self) -> KeyReader:
-        if sys.platform != "win32":
-            self._before = termios.tcgetattr(self._descriptor)
-            tty.setcbreak(self._descriptor)
+        self._before = self._terminal.tcgetattr(self._descriptor)
+        import_module("tty").setcbreak(self._descriptor)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if sys.platform != "win32":
-            termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
+        self._terminal.tcsetattr(self._descriptor, self._terminal.TCSADRAIN, self._before)
 
     def read(self, timeout_secs: float) -> list[str]:
         """Returns the keys that were pressed, after waiting so long for the first; `q` where the terminal is gone."""

@@ -178,11 +178,14 @@ def render_page(
     """
     width, height = size
     counts = {state: sum(run.state == state for run in runs) for state in _STYLES}
-    title = Text(f"{printable(source)}  {time.strftime('%H:%M:%S', time.localtime(now))}  ")
+    title = Text(f"{time.strftime('%H:%M:%S', time.localtime(now))}  ")
     for state, count in counts.items():
         if count:
             title.append(f"{count} {state}", _STYLES[state])
             title.append("  ")
+    room = max(width - title.cell_len - 2, width // 4)  # a long path is cut at its beginning, and hides no count
+    place = fit(printable(source), room, is_ascii=is_ascii, keeps_end=True).rstrip()
+    title = Text(f"{place}  ").append_text(title)
     title.truncate(width)
     said = [Text(fit(printable(note), width, is_ascii=is_ascii).rstrip(), "yellow") for note in notes[-2:]]
     room = max(1, height - 2 - len(said))

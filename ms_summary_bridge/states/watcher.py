@@ -42,10 +42,12 @@ class _Run:
         if found.files == self.found.files and (self.ranks or self.of_run):
             self.found = found
             return
+        mixed = _mixed_directories(found.files)
+        if mixed != _mixed_directories(self.found.files):  # what was read may be a twin of what came
+            self.ranks, self.of_run = {}, None
         known = {path for rank in self._all() for path in rank.paths()}
         there = {file.path for file in found.files}
         self.found, self.state = found, None
-        mixed = _mixed_directories(found.files)
         has_rank_journals = any(file.kind == "journal" and file.rank >= 0 for file in found.files)
         for file in found.files:
             if file.path not in known:

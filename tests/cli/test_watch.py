@@ -368,7 +368,12 @@ class Terminal:
             stdin=terminal,
             stdout=terminal,
             stderr=terminal,
-            env={**os.environ, "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", **environment},
+            env={
+                **{name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")},
+                "TERM": "xterm-256color",
+                "PYTHONIOENCODING": "utf-8",
+                **environment,
+            },
             start_new_session=True,
         )
         self.shown = ""

@@ -21,10 +21,13 @@ from ms_summary_bridge.errors import LogdirError
 from ms_summary_bridge.formats.protos import ms_pb
 from ms_summary_bridge.formats.sessions.lineage import failed_training
 from ms_summary_bridge.formats.wire import fixed64, length_delimited
+from ms_summary_bridge.live_writer.live_run import LiveRun
 from ms_summary_bridge.states.run_state import RunState
 from ms_summary_bridge.states.watcher import RunWatcher
+from ms_summary_bridge.values import Scalar
 from tests.formats.test_dataset_graph import golden, payload
 from tests.formats.test_lineage import eval_event, put_lineage, train_event
+from tests.live_writer.test_bridge_link import config_of
 from tests.mindspore_run import START, event, histogram, scalar, summary_name, write_summary
 from tests.monitor_run import Engine
 from tests.scripted import build_file, build_record, put, tensorboard_name, version_payload
@@ -588,3 +591,17 @@ def test_a_real_training_with_bridge_and_monitor(tmp_path: Path, kind: str) -> N
     run = watched.look(time.time() + 60)["job"]
     assert run.life == ("ended" if kind == "nan" else state)
     assert 8 <= len(run.main.losses) <= step, "the window of the tail may leave out the first ones"
+
+
+def test_a_file_that_is_seen_before_its_twin_counts_once(tmp_path: Path) -> None:
+    run = LiveRun(config_of(tmp_path / "run"), lambda *warning: None)
+    for step in range(1, 9):
+        run.write_values(step, 5.0 + step, {"scalar": [{"tag": "loss", "value": Scalar.from_float32(1 / step)}]})
+    run.close()
+    (summary,) = (tmp_path / "run").glob("*_MS")
+    summary.rename(tmp_path / summary.name)
+    watcher = RunWatcher(str(tmp_path / "run"))
+    (before,) = watcher.look(1e9)
+    (tmp_path / summary.name).rename(summary)
+    (after,) = watcher.look(1e9 + 100)
+    assert [len(state.main.losses) for state in (before, after)] == [8, 8]
