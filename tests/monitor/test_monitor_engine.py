@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import re
@@ -673,6 +674,21 @@ def test_the_console_line_of_a_loop(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert any(line.startswith("journal: ") for line in lines)
     log = Path(str(monitor.run_directory), "rank_0", "monitor.log").read_text()
     assert [line.split(" ", 3)[3] for line in log.splitlines()] == lines
+
+
+def test_a_number_for_each_class_is_named_and_never_their_mean(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    section = {"interval": 0, "backend": ["local"], "save_dir": str(tmp_path), "run_id": "run", "metrics": ["loss"]}
+    with Monitor(section) as monitor:
+        for _ in range(2):
+            monitor.step(loss=np.array([1.0, 3.0]), recall=np.array([0.1, 0.9]), accuracy=np.array([0.5]))
+    said = [record.getMessage() for record in caplog.records if "recall" in record.getMessage()]
+    assert len(said) == 1
+    assert "recall is left out: it has 2 numbers, give each under a name of its own, such as recall_0" in said[0]
+    lines = (Path(str(monitor.run_directory)) / "rank_0" / "metrics.jsonl").read_text().splitlines()
+    samples = [line["values"] for line in map(json.loads, lines) if line["kind"] == "sample"]
+    assert [(values["loss"], values["accuracy"], "recall" in values) for values in samples] == [(2.0, 0.5, False)] * 2
 
 
 def test_counts_of_a_loop_may_be_of_any_type_of_number(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

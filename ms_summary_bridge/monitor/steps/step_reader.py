@@ -12,7 +12,7 @@ from typing import Any, Final
 from ms_summary_bridge.monitor.steps.measurement import OWN_NAMES
 from ms_summary_bridge.training.faults import Faults
 from ms_summary_bridge.training.learning_rate import LearningRates
-from ms_summary_bridge.training.measures import StepOutputs, read_outputs, to_number
+from ms_summary_bridge.training.measures import StepOutputs, read_outputs, to_array, to_number
 
 __all__ = ["Reading", "StepReader"]
 
@@ -89,9 +89,13 @@ class StepReader:
     def _take_given(self, reading: Reading, handed: Mapping[str, Any]) -> None:
         given: dict[str, float] = {}
         for name, value in handed.items():
-            number = to_number(value)
+            size = getattr(to_array(value), "size", 1) if name != "loss" else 1  # of a loss the mean counts
+            number = to_number(value) if size == 1 else None
             if number is not None:
                 given[name] = number
+            elif size > 1:
+                text = f"{name} is left out: it has {size} numbers, give each under a name of its own, such as {name}_0"
+                self._faults.warn(f"given {name}", text)
             else:
                 self._faults.warn(f"given {name}", f"{name} is left out: a {type(value).__name__} is not a number")
         for name in OWN_NAMES:
