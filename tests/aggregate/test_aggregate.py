@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboardX import SummaryWriter
 
 from ms_summary_bridge.aggregate import sources
@@ -41,6 +40,7 @@ def _random_ranks(rng: random.Random, ranks: int, steps: int) -> list[_Values]:
     ]
 
 
+@pytest.mark.tensorboard
 def test_every_statistic_is_that_of_all_ranks_at_once(tmp_path: Path) -> None:
     ranks = _random_ranks(random.Random(1), 5, 200)
     for number, values in enumerate(ranks):
@@ -55,6 +55,8 @@ def test_every_statistic_is_that_of_all_ranks_at_once(tmp_path: Path) -> None:
         assert row["std"] == values.std()
         assert row["median"] == np.median(values)
     assert (report.steps, report.left_out, report.missing, report.first_bad) == (200, 0, [], [])
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
     reader = EventAccumulator(str(tmp_path / "out" / "median"), size_guidance={"scalars": 0})
     reader.Reload()
     expected = [np.float32(row["median"]) for row in rows if row["tag"] == "loss"]

@@ -6,6 +6,7 @@ Needs neither MindSpore nor what only POSIX has, so that Windows and macOS run i
 from __future__ import annotations
 
 import csv
+import importlib.util
 import json
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data"
@@ -47,7 +50,8 @@ def test_mindspores_values_are_converted_verified_and_exported(tmp_path: Path) -
     with (tmp_path / "numbers" / "scalars.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert {row["run"] for row in rows} == {"deep/other", "run"}
-    run("export", tmp_path / "ms", tmp_path / "tables", "--format", "parquet")
+    if importlib.util.find_spec("pyarrow") is not None:
+        run("export", tmp_path / "ms", tmp_path / "tables", "--format", "parquet")
     run("export", tmp_path / "ms", tmp_path / "pictures", "--format", "images")
     assert list((tmp_path / "pictures").rglob("*.png"))
 
@@ -72,6 +76,7 @@ def wait(ask: Callable[[], Any], secs: float = 120.0) -> Any:
         time.sleep(0.2)
 
 
+@pytest.mark.skipif(importlib.util.find_spec("tensorboard") is None, reason="TensorBoard is not installed")
 def test_view_shows_mindspores_runs_and_ends(tmp_path: Path) -> None:
     put(tmp_path / "logs" / "run", "mindspore-2.10-summary", MINDSPORE)
     out = tmp_path / "out.txt"

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboardX import SummaryWriter
 
 from ms_summary_bridge.columns.read import read_histograms, read_images, read_scalars
@@ -27,7 +26,10 @@ def _write_log(directory: Path, *, steps: int = 300) -> None:
         writer.add_image("picture", np.zeros((3, 4, 5), np.float32), 3)
 
 
+@pytest.mark.tensorboard
 def test_values_are_those_of_tensorboards_reader(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
     _write_log(tmp_path / "run")
     table = read_scalars(tmp_path / "run")
     reader = EventAccumulator(str(tmp_path / "run"), size_guidance={"scalars": 0})
@@ -50,6 +52,7 @@ def test_both_formats_give_the_same_table(tmp_path: Path) -> None:
     assert before.tags == after.tags
 
 
+@pytest.mark.tensorboard
 def test_float64_values_come_back_from_the_archive(tmp_path: Path) -> None:
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import SummaryMetadata

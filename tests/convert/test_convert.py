@@ -900,9 +900,9 @@ def test_workers_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     pools: list[int] = []
 
     class Pool(ProcessPoolExecutor):
-        def __init__(self, processes: int, **options: Any) -> None:
+        def __init__(self, processes: int, *options: Any) -> None:
             pools.append(processes)
-            super().__init__(processes, **options)
+            super().__init__(processes, *options)
 
     monkeypatch.setattr("ms_summary_bridge.convert.workers.ProcessPoolExecutor", Pool)
     monkeypatch.setattr("ms_summary_bridge.convert.workers._WORTH_PROCESSES", 0)
