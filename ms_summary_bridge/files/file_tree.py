@@ -136,7 +136,7 @@ def walk_url(source: str, log: WalkLog) -> list[Directory]:
         is_file = filesystem.info(root)["type"] == "file"
     except ImportError as error:
         raise MissingDependencyError(f"{source}: {error}") from error
-    except (OSError, ValueError) as error:
+    except Exception as error:  # clients of stores raise their own: botocore's NoCredentialsError is no OSError
         kind = NoEventsError if isinstance(error, FileNotFoundError) else ReadError
         raise kind(f"{source}: cannot be found: {str(error) or type(error).__name__}") from error
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from playwright.sync_api import TimeoutError as PageTimeoutError
 
 from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
@@ -140,8 +141,13 @@ def test_graph_page_of_mindinsight(client: MindInsightClient, page: Page) -> Non
         page.goto(f"{client.url}/#/train-manage/graph?{query}")
         for scope, inner in scopes.items():
             node = page.locator("svg g.node", has=page.get_by_text(scope, exact=True)).first
-            node.dblclick()
-            page.wait_for_function(SHOWN, arg=[inner])
+            for attempt in range(6):  # while it lays out a graph, the page takes no click
+                node.dblclick()
+                try:
+                    page.wait_for_function(SHOWN, arg=[inner], timeout=10_000)
+                    break
+                except PageTimeoutError:
+                    assert attempt < 5, f"{name}: {scope} does not open"
         page.wait_for_function(SHOWN, arg=shown)
         photograph(page, f"mindinsight-graph-{name}", count_colours, 100)
 
