@@ -87,7 +87,7 @@ def open_source(path: Path) -> BinaryIO:
         raise ReadError.of_system(path, "opened", error) from error
     except ImportError as error:
         raise MissingDependencyError(f"{path}: {error}") from error
-    except ValueError as error:
+    except Exception as error:  # clients of stores raise their own: botocore's NoCredentialsError is no OSError
         raise ReadError(f"{path}: {error}") from error
 
 

@@ -155,7 +155,7 @@ def walk_url(source: str, log: WalkLog) -> list[Directory]:
         seen.add(path)
         try:
             entries: list[dict[str, Any]] = filesystem.ls(path, detail=True)
-        except OSError as error:
+        except Exception as error:  # see above
             log.problems.append(Problem(to_url(path), str(error) or type(error).__name__))
             continue
         directory = Directory(to_url(path), name, [])
