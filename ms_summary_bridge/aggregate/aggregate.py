@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -19,6 +18,7 @@ from ms_summary_bridge.columns.growing import Columns, GrowingColumns
 from ms_summary_bridge.columns.read import matcher
 from ms_summary_bridge.errors import FileTakenError, WriteError
 from ms_summary_bridge.events import Event, FileVersion, Summary, TaggedValue
+from ms_summary_bridge.export.values import json_number
 from ms_summary_bridge.files.arguments import check_choice, check_path
 from ms_summary_bridge.files.atomic import replacing
 from ms_summary_bridge.files.event_file import Path
@@ -222,7 +222,7 @@ class _Aggregation:
             self._bad.add(number)
             at = int(bad[0])
             tag = self._columns.tags[int(tags[at])]
-            text = "NaN" if math.isnan(values[at]) else "Infinity" if values[at] > 0 else "-Infinity"
+            text = str(json_number(float(values[at])))
             self._report.first_bad.append(NonFinite(one.rank, tag, int(steps[at]), float(times[at]), text))
 
     def _note_gaps(self, tag: int, steps: npt.NDArray[np.int64], has: npt.NDArray[np.bool_]) -> None:
@@ -285,8 +285,9 @@ class _Outputs:
         """Writes the rows of a window, an event for each step."""
         assert self._json is not None
         for row in rows:
-            fields = [row.step, row.wall_time, row.tag, row.ranks, *(getattr(row, name) for name in STATISTICS)]
-            self._json.write(("" if self._first else ",") + "\n" + json.dumps([_strict(field) for field in fields]))
+            numbers = [json_number(getattr(row, name)) for name in STATISTICS]
+            fields = [row.step, row.wall_time, row.tag, row.ranks, *numbers]
+            self._json.write(("" if self._first else ",") + "\n" + json.dumps(fields))
             if self._first:
                 for writer, encoder in self._writers:
                     version = FileVersion(tensorboard.FILE_VERSION, _WRITER)
@@ -314,9 +315,3 @@ def _put(writer: RecordWriter, encoder: tensorboard.TensorBoardEncoder, event: E
     payload = encoder.encode(event).payload
     assert payload is not None
     writer.write(payload)
-
-
-def _strict(value: object) -> object:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value

@@ -6,10 +6,11 @@ read, so thousands of ranks need no more descriptors than one.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 import numpy as np
@@ -29,8 +30,18 @@ __all__ = ["RankSource", "find_ranks"]
 
 _RANK_NAME: Final = re.compile(r"(?:^|[/_\-.])(?:rank|device|card|npu)[_\-]?(\d+)(?=$|[/_\-.])", re.IGNORECASE)
 _LAST_NUMBER: Final = re.compile(r"(\d+)(?=\D*$)", re.ASCII)
+_LOOKED_AT: Final = 20  # samples of a journal that tell whose it is
+_GATHERED: Final = 4096  # values of a journal that are handed on together
 _HELD_BYTES: Final = 64 << 20  # of the files of all ranks together
-_SPECIAL: Final = {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
+
+
+class _Sample(msgspec.Struct):
+    """A line of a journal; see docs/formats.md."""
+
+    step: int
+    values: dict[str, float | None]
+    wall_time: float = 0.0
+    nonfinite: dict[str, Literal["nan", "inf", "-inf"]] = msgspec.field(default_factory=dict)
 
 
 class RankSource:
@@ -71,6 +82,7 @@ class RankSource:
         self._reading = RunReading()
         self._items = self._read_run(run, chunk_bytes) if run is not None else self._read_journal(journal)
         self._held: Columns = join_columns([])
+        self._torn: list[int] = []
         self._given = -1  # all steps up to this one were given out
 
     def read_until(self, step: int, rows: int) -> None:
@@ -121,19 +133,29 @@ class RankSource:
 
     def _read_journal(self, path: str) -> Iterator[Columns]:
         rows: list[tuple[int, int, float, float]] = []
-        for line in read_journal(path):
-            if line.get("kind") != "sample" or not isinstance(line.get("step"), int):
+        odd = 0
+        for line in read_journal(path, self._torn.append):
+            if line.get("kind") != "sample":
                 continue
-            nonfinite = line.get("nonfinite") or {}
-            for tag, value in line.get("values", {}).items():
-                number = _SPECIAL.get(nonfinite.get(tag, ""), value)
+            try:
+                sample = msgspec.convert(line, _Sample)
+            except msgspec.ValidationError:
+                odd += 1
+                continue
+            for tag, value in sample.values.items():
+                # What strict JSON cannot hold is null there, and named beside it.
+                number = float(sample.nonfinite[tag]) if tag in sample.nonfinite else value
                 code = self._columns.code(tag)
-                if isinstance(number, (int, float)) and code >= 0:
-                    rows.append((code, line["step"], float(line.get("wall_time", 0.0)), float(number)))
-            if len(rows) >= 4096:
+                if number is not None and code >= 0:
+                    rows.append((code, sample.step, sample.wall_time, number))
+            if len(rows) >= _GATHERED:
                 yield _columns_of(rows)
                 rows = []
         yield _columns_of(rows)
+        if odd or self._torn:
+            self.problems.append(
+                f"{path}: {odd + len(self._torn)} lines are torn, or not samples as the monitor writes them"
+            )
 
 
 def _columns_of(rows: list[tuple[int, int, float, float]]) -> Columns:
@@ -222,14 +244,14 @@ def _find_journals(source: str) -> list[_Found]:
         if JOURNAL in files:
             path = os.path.join(directory, JOURNAL)
             name = os.path.relpath(directory, source).replace(os.sep, "/")
-            ranks = {line.get("rank") for line, _ in zip(_samples(path), range(20), strict=False)}
-            rank = ranks.pop() if len(ranks) == 1 else None
-            if isinstance(rank, int):
-                found.append(_Found(rank, name, journal=path))
+            first = itertools.islice(_samples(path), _LOOKED_AT)
+            ranks = {line["rank"] for line in first if isinstance(line.get("rank"), int)}
+            if len(ranks) == 1:  # else it is the run's own, of all ranks
+                found.append(_Found(ranks.pop(), name, journal=path))
     return found
 
 
-def _samples(path: str) -> Iterator[dict[str, object]]:
+def _samples(path: str) -> Iterator[dict[str, Any]]:
     try:
         yield from (line for line in read_journal(path) if line.get("kind") == "sample")
     except LogdirError:

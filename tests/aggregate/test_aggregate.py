@@ -17,6 +17,11 @@ from tensorboardX import SummaryWriter
 from ms_summary_bridge.aggregate import sources
 from ms_summary_bridge.aggregate.aggregate import AggregateReport, aggregate_ranks
 from ms_summary_bridge.errors import FileTakenError, LogdirError, NoEventsError, UsageError
+from ms_summary_bridge.files.records import encode_record
+from ms_summary_bridge.formats.wire import varint
+from ms_summary_bridge.monitor.model.sample import Sample
+from ms_summary_bridge.monitor.sinks.journal import sample_line
+from tests.batches.test_batch_lane import LogFormat
 
 _Values = dict[int, dict[str, float]]  # by step and tag
 
@@ -141,7 +146,12 @@ def test_memory_does_not_grow_with_the_length(tmp_path: Path, monkeypatch: pytes
     peaks = []
     for steps in (4_000, 16_000):
         for number in range(4):
-            _write_rank(tmp_path / str(steps) / f"rank_{number}", {step: {"loss": 1.0} for step in range(steps)})
+            form = LogFormat("mindinsight")
+            path = tmp_path / str(steps) / f"rank_{number}" / form.name(0)
+            path.parent.mkdir(parents=True)
+            value = [form.value(b"loss", bytes(4))]
+            events = [form.event(1e9, b"\x10" + varint(step), value) for step in range(1, steps)]
+            path.write_bytes(b"".join(map(encode_record, [form.version(), *events])))
         tracemalloc.start()
         aggregate_ranks(tmp_path / str(steps), tmp_path / f"out{steps}")
         peaks.append(tracemalloc.get_traced_memory()[1])
@@ -170,12 +180,30 @@ def test_journals_are_read(tmp_path: Path) -> None:
         lines: list[dict[str, object]] = [{"kind": "header", "format": 1}]
         for step in (10, 20):
             sample = {"kind": "sample", "step": step, "wall_time": 1e9 + step, "rank": rank}
-            lines.append({**sample, "values": {"loss": 1.0 + rank, "lr": None}, "nonfinite": {"lr": "NaN"}})
+            lines.append({**sample, "values": {"loss": 1.0 + rank, "lr": None}, "nonfinite": {"lr": "nan"}})
         (directory / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"kind": "sam')
     report = aggregate_ranks(tmp_path / "run", tmp_path / "out")
     assert [one.rank for one in report.ranks] == [0, 1, 2]
     assert [row["mean"] for row in _rows(tmp_path / "out")] == [2.0, "NaN", 2.0, "NaN"]
     assert report.first_bad[0].tag == "lr"
+
+
+def test_what_a_journal_loses_is_said(tmp_path: Path) -> None:
+    for rank in range(2):
+        directory = tmp_path / "run" / f"rank_{rank}"
+        directory.mkdir(parents=True)
+        sample = sample_line(Sample(step=1, epoch=1, wall_time=1e9, values={"loss": 1.0, "lr": math.inf}), rank)
+        lines = [json.dumps(sample), '{"kind": "sample", "ste', '{"kind": "sample", "step": "2"}', '{"kind": "alert"}']
+        (directory / "metrics.jsonl").write_text("\n".join(lines) + '\n{"kind": "sam')
+    report = aggregate_ranks(tmp_path / "run", tmp_path / "out")
+    assert [problem.rpartition(": ")[2] for problem in report.problems] == [
+        "2 lines are torn, or not samples as the monitor writes them"
+    ] * 2
+    assert [(bad.rank, bad.tag, bad.value) for bad in report.first_bad] == [
+        (0, "lr", "Infinity"),
+        (1, "lr", "Infinity"),
+    ]
+    assert [row["mean"] for row in _rows(tmp_path / "out")] == [1.0, "Infinity"]
 
 
 def test_a_damaged_or_empty_file_costs_its_rank_and_is_named(tmp_path: Path) -> None:

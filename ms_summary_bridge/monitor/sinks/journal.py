@@ -128,16 +128,24 @@ def journal_files(path: str | os.PathLike[str]) -> list[str]:
     return [os.path.join(directory, name) for name in found]
 
 
-def json_lines(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """Yields the objects in lines of JSON; lines that are torn or not JSON are left out."""
-    for raw in lines:
+def json_lines(lines: Iterable[bytes], on_torn: Callable[[int], object] | None = None) -> Iterator[dict[str, Any]]:
+    """Yields the objects in lines of JSON; lines that are torn or not JSON are left out.
+
+    `on_torn` is called with the number of each of these, from 1; not for a last one without an end, which may grow.
+    """
+    for number, raw in enumerate(lines, 1):
+        line = None
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
             line = msgspec.json.decode(raw)
-            if isinstance(line, dict):
-                yield line
+        if isinstance(line, dict):
+            yield line
+        elif on_torn is not None and raw.endswith(b"\n"):
+            on_torn(number)
 
 
-def read_journal(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+def read_journal(
+    path: str | os.PathLike[str], on_torn: Callable[[int], object] | None = None
+) -> Iterator[dict[str, Any]]:
     """Yields the lines of a journal, as `json_lines`.
 
     Raises:
@@ -146,6 +154,6 @@ def read_journal(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     for name in journal_files(path):
         try:
             with open(name, "rb") as file:
-                yield from json_lines(file)
+                yield from json_lines(file, on_torn)
         except OSError as error:
             raise LogdirError(f"{name}: cannot be read: {error.strerror}") from error
