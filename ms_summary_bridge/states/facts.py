@@ -146,12 +146,6 @@ class RankFacts(msgspec.Struct):
             if len(self.losses) >= _MOST_SERIES:
                 return
             series = self.losses[tag] = LossSeries(tag)
-        if (
-            series.steps
-            and wall_time <= series.times[-1]
-            and (step, wall_time) in zip(series.steps, series.times, strict=True)
-        ):
-            return  # met before, in a file that is read again or in its twin
         if not series.steps or (step, wall_time) != (series.steps[-1], series.times[-1]):
             series.steps.append(step)
             series.values.append(value)

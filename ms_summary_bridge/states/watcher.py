@@ -9,6 +9,7 @@ import time
 from typing import Final
 
 from ms_summary_bridge.files.file_names import LINEAGE, MINDSPORE, TENSORBOARD
+from ms_summary_bridge.files.records import FOOTER_BYTES, HEADER_BYTES
 from ms_summary_bridge.states.event_tail import EventTail
 from ms_summary_bridge.states.journal_tail import JournalTail
 from ms_summary_bridge.states.judgement import judge_ranks
@@ -36,10 +37,11 @@ class _Run:
         self.of_run: Rank | None = None
         self.state: RunState | None = None
         self.is_read = False
+        self.is_headless = False  # a file does not say yet who writes it
 
     def arrange(self, found: FoundRun, reading: Reading) -> None:
         """Takes the files that it has by now; what is known of a file stays."""
-        if found.files == self.found.files and (self.ranks or self.of_run):
+        if found.files == self.found.files and (self.ranks or self.of_run) and not self.is_headless:
             self.found = found
             return
         mixed = _mixed_directories(found.files)
@@ -48,6 +50,7 @@ class _Run:
         known = {path for rank in self._all() for path in rank.paths()}
         there = {file.path for file in found.files}
         self.found, self.state = found, None
+        self.is_headless = False
         has_rank_journals = any(file.kind == "journal" and file.rank >= 0 for file in found.files)
         for file in found.files:
             if file.path not in known:
@@ -75,6 +78,9 @@ class _Run:
         tail = EventTail(file.path, file_format, is_lineage, created=file.created, host=file.host)
         if file_format == TENSORBOARD or is_mixed:
             head = _read_head(file.path, reading)
+            if is_mixed and file_format == TENSORBOARD and not _is_whole(head):
+                self.is_headless = True  # it may be the same again
+                return
             if _CONVERT in head and is_mixed:
                 return  # the same again
             if file_format == TENSORBOARD:
@@ -185,7 +191,7 @@ class RunWatcher:
             is_late = budget_secs is not None and time.monotonic() - began > budget_secs
             if is_late and not run.is_read:
                 continue
-            if run.found is not one or not run.is_read:
+            if run.found is not one or not run.is_read or run.is_headless:
                 run.arrange(one, self.reading)
             if (state := run.look(now, self._stall_after, self._host, self.reading)) is not None:
                 states.append(state)
@@ -198,6 +204,12 @@ def _mixed_directories(files: list[FoundFile]) -> set[str]:
     for file in files:
         kinds.setdefault(file.directory, set()).add(file.kind)
     return {directory for directory, its in kinds.items() if TENSORBOARD in its and its & {MINDSPORE, LINEAGE}}
+
+
+def _is_whole(head: bytes) -> bool:
+    """Whether the first record, which says who writes the file, is in it; or there is something else."""
+    length = int.from_bytes(head[:8], "little")
+    return len(head) == _HEAD_BYTES or len(head) >= HEADER_BYTES + length + FOOTER_BYTES > HEADER_BYTES + FOOTER_BYTES
 
 
 def _read_head(path: str, reading: Reading) -> bytes:

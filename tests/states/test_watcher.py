@@ -605,3 +605,20 @@ def test_a_file_that_is_seen_before_its_twin_counts_once(tmp_path: Path) -> None
     (tmp_path / summary.name).rename(summary)
     (after,) = watcher.look(1e9 + 100)
     assert [len(state.main.losses) for state in (before, after)] == [8, 8]
+
+
+def test_a_file_that_does_not_say_yet_who_writes_it_counts_once(tmp_path: Path) -> None:
+    run = LiveRun(config_of(tmp_path), lambda *warning: None)
+    for step in range(1, 9):
+        run.write_values(step, 5.0 + step, {"scalar": [{"tag": "loss", "value": Scalar.from_float32(1 / step)}]})
+    run.close()
+    (live,) = tmp_path.glob("*tfevents*")
+    live.chmod(0o600)
+    whole = live.read_bytes()
+    for size in (0, 5, 20):
+        live.write_bytes(whole[:size])
+        watcher = RunWatcher(str(tmp_path))
+        (before,) = watcher.look(1e9)
+        live.write_bytes(whole)
+        (after,) = watcher.look(1e9 + 100)
+        assert [len(state.main.losses) for state in (before, after)] == [8, 8]
