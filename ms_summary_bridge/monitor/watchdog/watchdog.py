@@ -93,9 +93,12 @@ class Watchdog:
             if process is None:
                 self._tell_death()
                 break
-            self._look(process)  # also at the end: what hung may have gone on just now
-            if self._is_told_to_end:
+            is_last = self._is_told_to_end
+            self._look(process)  # also at the end: what hung may have gone on just now, or while that was told
+            if is_last:
                 break
+            if self._is_told_to_end:
+                continue
             if not self._is_deaf:
                 self._wait(self._poll_secs)
             elif not self._wait_for_end(_GONE_SECS):
