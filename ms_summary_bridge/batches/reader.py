@@ -8,11 +8,12 @@ from contextlib import ExitStack
 from typing import BinaryIO, Final, TypeAlias
 
 import msgspec
+import numpy as np
 from crc32c import crc32c
 
 from ms_summary_bridge.batches.histograms import Drawn, Histograms
 from ms_summary_bridge.batches.limits import LIMITS
-from ms_summary_bridge.batches.scan import Scan, scan
+from ms_summary_bridge.batches.scan import Group, Scan, scan
 from ms_summary_bridge.batches.shapes import Shapes
 from ms_summary_bridge.errors import EventDecodeError
 from ms_summary_bridge.events import Decoder, Event
@@ -59,6 +60,13 @@ class Batch(msgspec.Struct, eq=False):
     def wall_time(self) -> float:
         """The latest of their wall times."""
         return float(self.scan.wall_times[self.first : self.last].max())
+
+    def groups(self) -> Iterator[tuple[Group, slice]]:
+        """Yields the groups of its events: each with the part of its rows that is in the batch."""
+        for group in self.scan.groups:
+            low, high = np.searchsorted(group.rows, (self.first, self.last)).tolist()
+            if low < high:
+                yield group, slice(low, high)
 
     def split(self, events: int) -> tuple[Batch, Batch]:
         """Returns its first events, and the others."""

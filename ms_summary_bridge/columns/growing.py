@@ -77,13 +77,11 @@ class GrowingColumns:
         scan, first, count = batch.scan, batch.first, batch.events
         sizes = np.zeros(count, np.int64)
         parts = []
-        for group in scan.groups:
-            low, high = np.searchsorted(group.rows, (first, batch.last)).tolist()
-            if low < high:
-                rows = group.rows[low:high] - first
-                codes = np.array([self.code(tag) for tag in group.form.shape.tags], np.int32)
-                sizes[rows] = len(codes)
-                parts.append((rows, codes, group.floats[low:high]))
+        for group, part in batch.groups():
+            rows = group.rows[part] - first
+            codes = np.array([self.code(tag) for tag in group.form.shape.tags], np.int32)
+            sizes[rows] = len(codes)
+            parts.append((rows, codes, group.floats[part]))
         ends = np.cumsum(sizes)
         total = int(ends[-1])
         tags = np.empty(total, np.int32)

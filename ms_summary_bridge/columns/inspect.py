@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain
-
 import msgspec
-import numpy as np
 
 from ms_summary_bridge.batches.reader import Batch
-from ms_summary_bridge.columns.read import has_originals, iter_files
-from ms_summary_bridge.events import Event
+from ms_summary_bridge.columns.read import iter_items
 from ms_summary_bridge.files.arguments import check_path
 from ms_summary_bridge.files.event_file import Path
 from ms_summary_bridge.runs.logdir import Run, discover
-from ms_summary_bridge.runs.reading import RunReading, entries_of, read_beside, read_restored
+from ms_summary_bridge.runs.reading import RunReading, entries_of
 from ms_summary_bridge.runs.report import DamagedRange, IncompleteTail
 from ms_summary_bridge.values import Scalar
 
@@ -94,13 +89,7 @@ def inspect_logdir(source: Path) -> InspectReport:
 def _inspect_run(run: Run, twins: list[Run]) -> RunInspection:
     reading = RunReading()
     tags: dict[tuple[str, str], TagInspection] = {}
-    items: Iterator[Event | Batch]
-    if has_originals(run):
-        items = read_restored(run, reading)
-    else:
-        files = [file for file in run.files if not file.is_lineage]
-        items = chain(iter_files(run, files, reading), read_beside(run, reading))
-    for item in items:
+    for item in iter_items(run, reading):
         if isinstance(item, Batch):
             _add_batch(tags, item)
         else:
@@ -144,14 +133,12 @@ def _add(
 def _add_batch(tags: dict[tuple[str, str], TagInspection], batch: Batch) -> None:
     scan = batch.scan
     spans: dict[str, tuple[int, int, int]] = {}  # by tag: points, row of the first one, row of the last one
-    for group in scan.groups:
-        low, high = np.searchsorted(group.rows, (batch.first, batch.last)).tolist()
-        if low == high:
-            continue
-        first, last = int(group.rows[low]), int(group.rows[high - 1])
+    for group, part in batch.groups():
+        rows = group.rows[part]
+        first, last = int(rows[0]), int(rows[-1])
         for tag in group.form.shape.tags:
             points, before, after = spans.get(tag, (0, first, last))
-            spans[tag] = points + high - low, min(before, first), max(after, last)
-    for tag, (points, *rows) in spans.items():
-        first_point, last_point = ((int(scan.steps[row]), float(scan.wall_times[row])) for row in rows)
+            spans[tag] = points + len(rows), min(before, first), max(after, last)
+    for tag, (points, *ends) in spans.items():
+        first_point, last_point = ((int(scan.steps[row]), float(scan.wall_times[row])) for row in ends)
         _add(tags, (Scalar.kind, tag), points, first_point, last_point)

@@ -24,7 +24,7 @@ from ms_summary_bridge.formats import mindspore
 from ms_summary_bridge.runs.archive import make_decoder, read_archive
 from ms_summary_bridge.runs.log_files import LogFile
 from ms_summary_bridge.runs.logdir import Logdir, Run, discover
-from ms_summary_bridge.runs.reading import RunReading, read_restored
+from ms_summary_bridge.runs.reading import RunReading, read_beside, read_restored
 from ms_summary_bridge.values import Histogram, Image, Value
 
 __all__ = [
@@ -155,7 +155,9 @@ def iter_items(run: Run, reading: RunReading, *, chunk_bytes: int | None = None)
     if has_originals(run):
         yield from read_restored(run, reading)
     else:
-        yield from iter_files(run, run.files, reading, chunk_bytes=chunk_bytes)
+        files = [file for file in run.files if not file.is_lineage]
+        yield from iter_files(run, files, reading, chunk_bytes=chunk_bytes)
+        yield from read_beside(run, reading)
 
 
 def iter_files(

@@ -69,7 +69,7 @@ class _Points(msgspec.Struct, eq=False):
 def judge(batch: Batch, series: SeriesTable) -> JudgedBatch | None:
     """Takes note of a batch's values; None where the general way has to do it (nothing is noted then)."""
     first = batch.first
-    groups = _groups_of(batch)
+    groups = [*batch.groups()]
     points = points_of(batch)
     count = batch.last - first
     repeated = np.zeros(count, np.int64)
@@ -95,20 +95,10 @@ def judge(batch: Batch, series: SeriesTable) -> JudgedBatch | None:
     return _written(batch, groups, points, dropped)
 
 
-def _groups_of(batch: Batch) -> list[tuple[Group, slice]]:
-    """Returns the groups that are in a batch, and which of their rows are."""
-    groups: list[tuple[Group, slice]] = []
-    for group in batch.scan.groups:
-        low, high = np.searchsorted(group.rows, (batch.first, batch.last)).tolist()
-        if low < high:
-            groups.append((group, slice(low, high)))
-    return groups
-
-
 def points_of(batch: Batch) -> dict[str, _Points]:
     """Returns the values of each tag in the order of the file."""
     parts: dict[str, list[tuple[_Rows, npt.NDArray[np.uint32]]]] = {}
-    for group, part in _groups_of(batch):
+    for group, part in batch.groups():
         rows = group.rows[part] - batch.first
         floats = group.floats[part]
         for column, tag in enumerate(group.form.shape.tags):
