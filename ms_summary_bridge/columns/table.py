@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-__all__ = ["ScalarTable"]
+__all__ = ["ScalarTable", "clean_name"]
 
 
 class ScalarTable:
@@ -109,8 +109,12 @@ class ScalarTable:
         """
         arrow = _import("pyarrow")
         columns = {
-            "run": arrow.DictionaryArray.from_arrays(self.run_codes, arrow.array(_clean(self.runs), arrow.string())),
-            "tag": arrow.DictionaryArray.from_arrays(self.tag_codes, arrow.array(_clean(self.tags), arrow.string())),
+            "run": arrow.DictionaryArray.from_arrays(
+                self.run_codes, arrow.array([*map(clean_name, self.runs)], arrow.string())
+            ),
+            "tag": arrow.DictionaryArray.from_arrays(
+                self.tag_codes, arrow.array([*map(clean_name, self.tags)], arrow.string())
+            ),
             "step": arrow.array(self.step),
             "wall_time": arrow.array(self.wall_time),
             "value": arrow.array(self.value),
@@ -126,15 +130,15 @@ class ScalarTable:
         polars = _import("polars")
         names = {"run": (self.runs, self.run_codes), "tag": (self.tags, self.tag_codes)}
         columns: dict[str, Any] = {
-            name: polars.Series(_clean(words), dtype=polars.String).gather(codes).cast(polars.Categorical)
+            name: polars.Series([*map(clean_name, words)], dtype=polars.String).gather(codes).cast(polars.Categorical)
             for name, (words, codes) in names.items()
         }
         return polars.DataFrame({**columns, "step": self.step, "wall_time": self.wall_time, "value": self.value})
 
 
-def _clean(names: list[str]) -> list[str]:
-    """Returns names without the half characters that a tag which is not UTF-8 is held with."""
-    return [name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace") for name in names]
+def clean_name(name: str) -> str:
+    """Returns a name without the half characters that a tag which is not UTF-8 is held with."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _import(name: str) -> Any:

@@ -11,7 +11,8 @@ from ms_summary_bridge.columns.growing import GrowingColumns
 from ms_summary_bridge.columns.read import choose_runs, iter_items, matcher, problems_of
 from ms_summary_bridge.errors import BridgeError, ReadError, WriteError
 from ms_summary_bridge.events import Summary
-from ms_summary_bridge.export.writers import FORMATS, ExportWriter, Names, Place, make_writer
+from ms_summary_bridge.export.writer import ExportWriter, Names, Place
+from ms_summary_bridge.export.writers import FORMATS, make_writer
 from ms_summary_bridge.files.arguments import check_choice, check_path
 from ms_summary_bridge.files.event_file import Path
 from ms_summary_bridge.runs.logdir import Run

@@ -109,7 +109,7 @@ def test_a_failed_export_leaves_no_file(tmp_path: Path, monkeypatch: pytest.Monk
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ms_summary_bridge.export.writers._rows", fail)
+    monkeypatch.setattr("ms_summary_bridge.export.text_files.rows_of", fail)
     with pytest.raises(WriteError, match="No space left"):
         export_logdir(tmp_path / "run", tmp_path / "out", format="csv")
     assert list((tmp_path / "out").iterdir()) == []
@@ -135,6 +135,12 @@ def test_arguments_are_checked(tmp_path: Path) -> None:
         export_logdir(tmp_path / "run", tmp_path / "out", format="csv", tags="(")
     with pytest.raises(LogdirError):
         export_logdir(tmp_path / "missing", tmp_path / "out", format="csv")
+
+
+def test_what_stands_in_files_of_its_own_is_counted_too(summary_dir: Path, tmp_path: Path) -> None:
+    report = export_logdir(summary_dir, tmp_path / "out", format="csv")
+    assert report.left_out["train_lineage"] >= 1
+    assert report.left_out["graph"] == 1
 
 
 def test_it_gives_what_mindinsight_parses(summary_dir: Path, mindinsight_python: Path, tmp_path: Path) -> None:
