@@ -5,6 +5,7 @@ Runs do not know of each other, so the order in which they are done is free.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ __all__ = ["convert_runs", "count_cores", "unread_bytes"]
 
 _WORTH_PROCESSES: Final = 32 << 20  # bytes to read; below it one process is done before another has started
 _CPU_MAX: Final = "/sys/fs/cgroup/cpu.max"  # of the container, as it is seen from inside
+_IMPLEMENTATION: Final = "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"
 _MOST_PROCESSES: Final = 61  # Windows waits for no more
 
 _Result = tuple[str, RunTask, RunReport, RunState]
@@ -105,7 +107,7 @@ def _pool_results(
         futures: dict[Future[tuple[RunReport, RunState]], NamedTask] = {}
         here: list[NamedTask] = []
         try:
-            with holding_interrupts():
+            with holding_interrupts(), _fast_protobuf():
                 for name, task in tasks:
                     futures[pool.submit(convert_run, task)] = name, task
         except OSError:  # the system has no process, or no file, for another worker
@@ -128,6 +130,17 @@ def _pool_results(
         for name, task in here:
             if not is_stopped():
                 yield name, task, *convert_run(task)
+
+
+@contextlib.contextmanager
+def _fast_protobuf() -> Iterator[None]:
+    """Frees processes started in the block from pure Python protobuf, to which `import mindspore` binds them."""
+    implementation = os.environ.pop(_IMPLEMENTATION, None)
+    try:
+        yield
+    finally:
+        if implementation is not None:
+            os.environ[_IMPLEMENTATION] = implementation
 
 
 def _failed(task: RunTask, error: Exception) -> tuple[RunReport, RunState]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from ms_summary_bridge.errors import InvalidValueError
-from ms_summary_bridge.formats.protos import PARSE_ERRORS, ms_pb
+from ms_summary_bridge.formats.protos import PARSE_ERRORS, ms_pb, parse_fault
 
 __all__ = ["Operation", "Stage", "read_pipeline"]
 
@@ -52,7 +52,7 @@ def read_pipeline(payload: bytes) -> list[Stage]:
         graph = ms_pb.LineageEvent.FromString(payload).dataset_graph
         return _read_chain(graph) if graph.ByteSize() else []
     except PARSE_ERRORS as error:
-        raise InvalidValueError(f"the data set graph cannot be read: {error}") from error
+        raise InvalidValueError(f"the data set graph cannot be read: {parse_fault(error)}") from error
 
 
 def _read_chain(graph: Any) -> list[Stage]:

@@ -29,7 +29,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.internal import enum_type_wrapper
 from google.protobuf.message import DecodeError
 
-__all__ = ["DESCRIPTOR_SET", "PARSE_ERRORS", "ProtoPackage", "ms_pb", "tb_pb"]
+__all__ = ["DESCRIPTOR_SET", "PARSE_ERRORS", "ProtoPackage", "ms_pb", "parse_fault", "tb_pb"]
 
 DESCRIPTOR_SET: Final = "descriptors.binpb"
 """File beside this module, written by tools/build_protos."""
@@ -41,6 +41,17 @@ SystemError: the implementation in C++, which is the one of 3.20 on Python 3.10.
 """
 
 _lock = threading.Lock()
+
+
+def parse_fault(error: Exception) -> str:
+    """Says what is wrong with bytes at which one of `PARSE_ERRORS` was raised.
+
+    Each implementation of protobuf has words of its own, and which one runs depends on what the process imported
+    before. A report must be the same from all of them, so protobuf's words never stand in one.
+    """
+    if isinstance(error, RecursionError):
+        return "it is nested too deep"
+    return "the message is malformed" if isinstance(error, (DecodeError, SystemError, UnicodeError)) else str(error)
 
 
 class ProtoPackage:

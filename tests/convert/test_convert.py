@@ -895,8 +895,14 @@ def make_tree(top: Path) -> None:
     write_lineage(top / "a")
 
 
+@pytest.mark.parametrize("implementation", ["", "python"])  # the second as `import mindspore` leaves it
 @pytest.mark.parametrize("workers", [2, 5, None])
-def test_workers_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int | None) -> None:
+def test_workers_give_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int | None, implementation: str
+) -> None:
+    monkeypatch.delenv("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", raising=False)
+    if implementation:
+        monkeypatch.setenv("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", implementation)
     pools: list[int] = []
 
     class Pool(ProcessPoolExecutor):

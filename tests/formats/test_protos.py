@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib.util
+import os
 import random
 import shutil
 import struct
@@ -662,3 +663,24 @@ def test_all_packages_live_in_one_process(order: tuple[str, ...]) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[-1] in {"python", "upb", "cpp"}
+
+
+_FAULT = """
+from ms_summary_bridge.formats.protos import PARSE_ERRORS, ms_pb, parse_fault
+try:
+    ms_pb.LineageEvent.FromString(bytes.fromhex(%r))
+except PARSE_ERRORS as error:
+    print(parse_fault(error))
+"""
+
+
+@pytest.mark.parametrize("message", ["0f", "0a", "ff" * 12])
+def test_each_implementation_of_protobuf_tells_a_fault_in_the_same_words(message: str) -> None:
+    said = set()
+    name = "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"
+    free = {key: value for key, value in os.environ.items() if key != name}
+    for env in (free, {**free, name: "python"}):
+        said.add(
+            subprocess.run([sys.executable, "-c", _FAULT % message], env=env, capture_output=True, text=True).stdout
+        )
+    assert said == {"the message is malformed\n"}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ms_summary_bridge.errors import EventDecodeError, InvalidValueError
-from ms_summary_bridge.formats.protos import PARSE_ERRORS
+from ms_summary_bridge.formats.protos import PARSE_ERRORS, parse_fault
 
 __all__ = ["read_safely"]
 
@@ -27,7 +27,5 @@ def read_safely(convert: Callable[[], _Result]) -> _Result:
         raise InvalidValueError(f"the graph cannot be read: {error.message}") from error
     except UnicodeError as error:
         raise InvalidValueError(f"the graph cannot be read: a text is not UTF-8 ({error})") from error
-    except RecursionError as error:  # protobuf in Python sets no limit of its own
-        raise InvalidValueError("the graph cannot be read: it is nested too deep") from error
-    except PARSE_ERRORS as error:  # a ValueError also where a field does not hold a number
-        raise InvalidValueError(f"the graph cannot be read: {error}") from error
+    except PARSE_ERRORS as error:  # protobuf in Python sets no limit to nesting; or not a number
+        raise InvalidValueError(f"the graph cannot be read: {parse_fault(error)}") from error

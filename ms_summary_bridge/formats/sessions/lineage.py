@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats.plugin_data import Origin, decode_origin, encode_origin
-from ms_summary_bridge.formats.protos import PARSE_ERRORS, ms_pb
+from ms_summary_bridge.formats.protos import PARSE_ERRORS, ms_pb, parse_fault
 from ms_summary_bridge.formats.sessions.session import EVAL, SESSION_KINDS, TRAIN_LOSS, HParam, Session, shortest
 from ms_summary_bridge.values import Scalar
 
@@ -70,7 +70,7 @@ def read_lineage(records: Mapping[str, bytes], start_times: Sequence[float] = ()
             _READERS[kind](getattr(event, kind), session)
             found[kind] = event
         except PARSE_ERRORS as error:
-            session.left_out.append(f"{kind} cannot be read: {error}")
+            session.left_out.append(f"{kind} cannot be read: {parse_fault(error)}")
     last = found.get("train_lineage") or found.get("evaluation_lineage")
     if last is not None:
         session.status, session.end_time = "success", last.wall_time
