@@ -56,6 +56,14 @@ TENSORBOARD = ["tensorboard>=2.17"]
 PARQUET = ["pyarrow>=14.0.0,<26"]
 DASK = ["distributed>=2024.8.0"]
 
+# The site of docs/, in both languages; MkDocs 2 has no plugins.
+DOCS = [
+    "mkdocs>=1.6,<2",
+    "mkdocs-material>=9.5",
+    "mkdocs-static-i18n>=1.2",
+    "mkdocstrings[python]>=0.26",
+]
+
 EXTRAS = {
     "mindspore": ["mindspore>=2.7", "numpy<2"],
     "mindformers": ["mindformers>=1.9.0", "mindspore>=2.7", "numpy<2"],
@@ -63,6 +71,7 @@ EXTRAS = {
     "parquet": PARQUET,
     "dask": DASK,
     "wandb": ["wandb>=0.31.0"],
+    "docs": DOCS,
     "test": [
         *TENSORBOARD,
         *PARQUET,

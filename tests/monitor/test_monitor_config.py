@@ -669,7 +669,7 @@ def test_schema_explains_every_key() -> None:
     assert content(load_config(defaults)) == content(MonitorConfig())
 
 
-@pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
+@pytest.mark.parametrize("name", ["docs/config.md", "docs/config.zh.md"])
 def test_table_of_keys_is_that_of_the_structs(name: str) -> None:
     rows = [row for table in tables((ROOT / name).read_text(encoding="utf-8")) for row in table]
     first = next(number for number, row in enumerate(rows) if row[0] == "`enable`")
@@ -677,7 +677,7 @@ def test_table_of_keys_is_that_of_the_structs(name: str) -> None:
     wanted = []
     for key, field in fields.items():
         default = "" if field.default in (None, {}) else f"`{say_flow(field.default)}`"
-        wanted.append([f"`{key}`", default, *([field.meaning] if name == "README.md" else [])])
+        wanted.append([f"`{key}`", default, *([field.meaning] if name == "docs/config.md" else [])])
     assert [row[: len(wanted[0])] for row in rows[first : first + len(fields)]] == wanted
 
 

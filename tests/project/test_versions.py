@@ -18,7 +18,7 @@ from tests.project.test_docs import read, tables
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENTS = ROOT / "tools" / "environments"
 PACKAGES = ("mindspore", "protobuf", "numpy", "tensorboard")
-NEWEST = {"README.md": "newest", "README.zh-CN.md": "最新"}
+NEWEST = {"docs/compatibility.md": "newest", "docs/compatibility.zh.md": "最新"}
 
 
 def requirements(text: str) -> dict[str, Requirement]:
@@ -66,10 +66,10 @@ def test_each_lower_bound_is_the_version_that_the_matrix_tests() -> None:
     assert f"=={str(tensorboard.specifier).removeprefix('>=')}.*" == min(tested)
 
 
-@pytest.mark.parametrize("readme", NEWEST)
-def test_the_table_is_what_the_environments_hold(readme: str) -> None:
+@pytest.mark.parametrize("page", NEWEST)
+def test_the_table_is_what_the_environments_hold(page: str) -> None:
     (table,) = (
-        table for table in tables(read(readme)) if table[0][:4] == ["MindSpore", "protobuf", "NumPy", "TensorBoard"]
+        table for table in tables(read(page)) if table[0][:4] == ["MindSpore", "protobuf", "NumPy", "TensorBoard"]
     )
     named: list[str] = []
     for *cells, environments in table[1:]:
@@ -79,7 +79,7 @@ def test_the_table_is_what_the_environments_hold(readme: str) -> None:
             versions = cell.split(", ")
             versions = versions if len(versions) == len(names) else versions * len(names)
             for name, version in zip(names, versions, strict=True):
-                assert shown(package, name, NEWEST[readme]) == version, (name, package)
+                assert shown(package, name, NEWEST[page]) == version, (name, package)
     assert sorted(named) == sorted(["main", *rows_of_matrix()])
 
 
@@ -159,5 +159,5 @@ def test_an_older_python_is_refused_with_the_line_that_makes_a_newer_one(monkeyp
     told = run_setup(monkeypatch, (3, 10, 0))
     assert told["python_requires"] == ">=3.10"
     assert f"Programming Language :: Python :: {line[1]}" in told["classifiers"]
-    for readme in ("README.md", "README.zh-CN.md"):
-        assert line[0] in (ROOT / readme).read_text(encoding="utf-8")
+    for page in ("docs/first-run.md", "docs/first-run.zh.md"):
+        assert line[0] in (ROOT / page).read_text(encoding="utf-8")
