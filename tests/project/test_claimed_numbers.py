@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ms_summary_bridge.cli.app import EXIT_CODES
+from ms_summary_bridge.monitor.config.recipes import RECIPES
 from ms_summary_bridge.monitor.watchdog.collective_limits import exec_timeout
 from tests.project.test_claims import ROOT, SECTIONS, blocks, split_claims
 from tests.project.test_docs import LANGUAGES
@@ -98,6 +99,13 @@ NUMBERS: list[tuple[str, Callable[[], tuple[object, ...]]]] = [
     (r"HCCL_EXEC_TIMEOUT` \((1836) s", lambda: (int(exec_timeout({})),)),
     (r"On Python (3.9), .* MindSpore (2.9.0), .*python=(3.11)", lambda: MEASURED),
     (r"For (3.9), pip finds MindSpore (2.9.0) at most, .* needs (3.10)", lambda: MEASURED),
+    (
+        r"hotter than (\S+) degrees .* than (\S+) MiB .* for (\S+) seconds .* code is (3)\.",
+        lambda: recipe("overload", r"temperature: (\d+), memory: (\d+), secs: (\d+),[^#]*exit_code: (\d)"),
+    ),
+    (r"when (\d+) hours or fewer", lambda: recipe("memory", r"hours: (\d+),")),
+    (r"usual speed over (\d+) seconds", lambda: recipe("data-worker", r"ratio: 0.5, secs: (\d+),")),
+    (r"from (0) to (1), over all cards", lambda: MEASURED),
     (r"with a Python (\S+) to (\S+)\)", lambda: mindinsight_pythons()),
     (r"long series: (10) images and (1,000) scalars", lambda: MEASURED),
     (r"MindSpore (\S+) to (\S+), TensorBoard (\S+) to (\S+), MindInsight (\S+) and", lambda: versions_tested()),
@@ -106,6 +114,12 @@ NUMBERS: list[tuple[str, Callable[[], tuple[object, ...]]]] = [
     (r"[Rr]ank (0)|steps from (1)", lambda: MEASURED),  # names, no sizes
 ]
 IN_PROSE = re.compile(r"(?<![\w.])\d(?:[\d.,]*\d)?(?![\w])")
+
+
+def recipe(name: str, pattern: str) -> tuple[str, ...]:
+    match = re.search(pattern, RECIPES[name])
+    assert match is not None, (name, pattern)
+    return match.groups()
 
 
 def pythons() -> tuple[str, ...]:

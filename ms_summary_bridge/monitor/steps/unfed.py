@@ -56,7 +56,7 @@ class Unfed(Sink):
         if not names:
             return
         self._said.update(names)
-        text = f"no number comes for {say_needs(names, rules, metrics)}"
+        text = f"no number comes for {say_needs(names, rules, metrics, self._measurement.say_needs())}"
         if any(name in metrics for name in names):
             self._warn(text, text)
         elif self._tell is not None:
