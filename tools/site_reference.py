@@ -1,4 +1,4 @@
-"""What the site says of commands, configuration and Python names, made from the code while `mkdocs build` runs.
+"""What the site says of commands, keys, Python names and versions, made from the code while `mkdocs build` runs.
 
 A hook of MkDocs (mkdocs.yml): a page holds a line `<!-- from the code: NAME -->`, and what NAME stands for takes its
 place. So a page cannot be older than the code. It needs no MindSpore: names are read from the source by mkdocstrings.
@@ -8,6 +8,7 @@ place. So a page cannot be older than the code. It needs no MindSpore: names are
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import subprocess
 import sys
@@ -29,7 +30,7 @@ from ms_summary_bridge.monitor.model.config import MetricConfig, WatchdogConfig
 from ms_summary_bridge.monitor.model.metric_names import METRICS
 from ms_summary_bridge.monitor.model.rule_keys import RULE_KEYS
 
-__all__ = ["on_page_markdown", "write_api", "write_commands", "write_config"]
+__all__ = ["on_page_markdown", "write_api", "write_commands", "write_config", "write_matrix"]
 
 _MARK = re.compile(r"^<!-- from the code: (\w+) -->$", re.MULTILINE)
 
@@ -75,7 +76,23 @@ def write_api() -> str:
     return "\n\n".join(f"::: ms_summary_bridge.{homes.get(name, 'errors')}.{name}" for name in found)
 
 
-_PARTS: dict[str, Callable[[], str]] = {"commands": write_commands, "config": write_config, "api": write_api}
+def write_matrix() -> str:
+    """Returns a table of what tools/matrix noted: each environment's versions, and how its tests ended."""
+    record = json.loads((ROOT / "docs" / "matrix.json").read_text(encoding="utf-8"))
+    rows = []
+    for name, run in record.items():
+        versions = (run["packages"][package] or "-" for package in _PACKAGES)
+        rows.append((name, run["python"], *versions, f"{run['passed']} tests {run['result']}", run["date"]))
+    return _rows("environment", "Python", "MindSpore", "protobuf", "NumPy", "TensorBoard", "result", "date", rows)
+
+
+_PACKAGES = ("mindspore", "protobuf", "numpy", "tensorboard")
+_PARTS: dict[str, Callable[[], str]] = {
+    "commands": write_commands,
+    "config": write_config,
+    "api": write_api,
+    "matrix": write_matrix,
+}
 
 
 def _meaning(kind: Any) -> str:

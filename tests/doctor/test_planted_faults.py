@@ -87,6 +87,10 @@ ENVIRONMENTS: dict[str, tuple[PackageFacts, str, str, str]] = {
         environment(**IN_ONE, protobuf="3.20.1", programs={}),
         *("packages.gunicorn", "wrong", "export PATH=/env/bin"),
     ),
+    "an old vLLM beside the transformers of MindFormers": (
+        environment(vllm="0.9.2", transformers="4.57.1"),
+        *("packages.vllm-transformers", "wrong", "vllm>=0.10"),
+    ),
     "TensorBoard without the plugin": (
         environment(has_plugin=False),
         *("packages.plugin", "wrong", "pip install ms_summary_bridge"),

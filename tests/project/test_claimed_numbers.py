@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ms_summary_bridge.cli.app import EXIT_CODES
+from ms_summary_bridge.doctor.packages import CLASHES
 from ms_summary_bridge.monitor.config.recipes import RECIPES
 from ms_summary_bridge.monitor.watchdog.collective_limits import exec_timeout
 from tests.project.test_claims import ROOT, SECTIONS, blocks, split_claims
@@ -99,6 +100,17 @@ NUMBERS: list[tuple[str, Callable[[], tuple[object, ...]]]] = [
     (r"HCCL_EXEC_TIMEOUT` \((1836) s", lambda: (int(exec_timeout({})),)),
     (r"On Python (3.9), .* MindSpore (2.9.0), .*python=(3.11)", lambda: MEASURED),
     (r"For (3.9), pip finds MindSpore (2.9.0) at most, .* needs (3.10)", lambda: MEASURED),
+    (r"`SummaryCollector`, MindSpore up to (\S+) \|", lambda: (minor(pin("mindspore29-pip", "mindspore")),)),
+    (r"protobuf is newer than (\S+)\.", lambda: (minor(pin("mindinsight", "protobuf")),)),
+    (r"setuptools (\d+) or newer", lambda: clash("packages.mindinsight-setuptools", "setuptools")),
+    (r"marshmallow (\d+) ", lambda: clash("packages.mindinsight-marshmallow", "marshmallow")),
+    (r"pandas (\d+) ", lambda: clash("packages.mindinsight-pandas", "pandas")),
+    (r"\| NumPy (\d+) ", lambda: clash("packages.mindspore-numpy", "numpy")),
+    (
+        r"vLLM before (\S+) .* transformers (\S+) and",
+        lambda: clash("packages.vllm-transformers", "vllm", 1) + clash("packages.vllm-transformers", "transformers"),
+    ),
+    (r"vllm-ascend` (2046), mended in `vllm-project/vllm` (20921)", lambda: MEASURED),
     (
         r"hotter than (\S+) degrees .* than (\S+) MiB .* for (\S+) seconds .* code is (3)\.",
         lambda: recipe("overload", r"temperature: (\d+), memory: (\d+), secs: (\d+),[^#]*exit_code: (\d)"),
@@ -114,6 +126,11 @@ NUMBERS: list[tuple[str, Callable[[], tuple[object, ...]]]] = [
     (r"[Rr]ank (0)|steps from (1)", lambda: MEASURED),  # names, no sizes
 ]
 IN_PROSE = re.compile(r"(?<![\w.])\d(?:[\d.,]*\d)?(?![\w])")
+
+
+def clash(name: str, package: str, bound: int = 0) -> tuple[str, ...]:
+    (versions,) = (clash.versions for clash in CLASHES if clash.id == name)
+    return (versions[package][bound],)
 
 
 def recipe(name: str, pattern: str) -> tuple[str, ...]:

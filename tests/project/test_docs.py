@@ -17,12 +17,14 @@ import typer
 from tensorboardX import SummaryWriter
 
 from ms_summary_bridge.cli.app import EXIT_CODES, app, main
+from ms_summary_bridge.doctor.packages import CLASHES
 from ms_summary_bridge.monitor.alarms.rules.rule import rule_names
 from ms_summary_bridge.monitor.config.fields import PARAMS, SHARED
 from ms_summary_bridge.monitor.model.alert_config import ACTIONS, Dialect
 from ms_summary_bridge.monitor.model.metric_names import METRICS
 from ms_summary_bridge.values import Value
 from tests.mindspore_run import event, histogram, image, scalar, tensor, write_summary
+from tests.project.test_claims import Claim, blocks, split_claims
 from tests.project.test_public_names import run_python
 from tools.quickstart_check import read_series
 from tools.tensorboard_api import stop_process
@@ -84,7 +86,7 @@ def commands(*names: str) -> list[list[str]]:
 
 
 def is_synopsis(words: list[str]) -> bool:
-    return not {"SRC", "A", "DIR", "[PATH|CONFIG]"}.isdisjoint(words)
+    return not {"SRC", "A", "DIR", "[PATH|CONFIG]"}.isdisjoint(words) or any("://" in word for word in words)
 
 
 def is_endless(words: list[str]) -> bool:
@@ -174,6 +176,7 @@ OTHER_COMMANDS = {
     ("mkdocs", "build", "--strict", "--quiet", "--site-dir"),
     ("./tools/bench", "callback"),
     ("./tools/matrix",),
+    ("python", "-m", "ipykernel", "install", "--user", "--name", "mindspore"),
     ("tensorboard", "--logdir"),
     ("mindinsight", "start", "--summary-base-dir"),
 }
@@ -264,13 +267,30 @@ def test_section_of_the_monitor_trains(tmp_path: Path) -> None:
         assert (run / name).exists() == ("csv" not in name), name
 
 
-def test_section_of_alarms_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ALARM_URL", "https://example.com/hook")
-    section = code_blocks(read("docs/alarms.md"), "yaml")[0]
+SECTIONS = [
+    (page, block)
+    for page in ("docs/alarms.md", "docs/clouds.md")
+    for block in code_blocks(read(page), "yaml")
+    if block.startswith("monitor_config:")
+]
+
+
+@pytest.mark.parametrize(("page", "section"), SECTIONS, ids=[page for page, _ in SECTIONS])
+def test_sections_of_alarms_are_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], page: str, section: str
+) -> None:
+    for name in re.findall(r"\$\{(\w+)\}", section):
+        monkeypatch.setenv(name, str(tmp_path) if name.endswith("DIR") else "https://example.com/hook")
     (tmp_path / "alarms.yaml").write_text(section)
     assert main(["config", "check", str(tmp_path / "alarms.yaml")]) == 0
+    assert "no effect" not in capsys.readouterr().out
+
+
+def test_every_rule_and_service_is_in_its_table() -> None:
     (table,) = (table for table in tables(read("docs/alarms.md")) if table[0][0] == "rule")
     assert sorted(re.findall(r"`(\w+)`", " ".join(row[0] for row in table[1:]))) == sorted(rule_names())
+    (table,) = (table for table in tables(read("docs/alarms.md")) if table[0][0] == "service")
+    assert sorted(row[1].strip("`") for row in table[1:]) == sorted(get_args(Dialect))
 
 
 MINDFORMERS = [READMES[0], "docs/mindformers.md"]
@@ -370,7 +390,7 @@ def test_extras_are_those_of_setup() -> None:
     assert sorted(row[0].strip("`") for row in table[1:]) == sorted(extras)
     for words in commands():
         if words[0] == "pip":
-            (asked,) = re.findall(r"^\.(?:\[([\w,]+)\])?$", words[2])
+            (asked,) = re.findall(r"^(?:\.(?:\[([\w,]+)\])?|ipykernel)$", words[2])
             assert set(filter(None, asked.split(","))) <= set(extras)
 
 
@@ -387,6 +407,20 @@ def test_names_of_metrics_rules_and_actions_are_those_there_are() -> None:
     services = re.search(r"`webhook` \(([^)]+)\)", read("docs/alarms.md"))
     assert services is not None
     assert services[1].lower().split(", ") == list(get_args(Dialect))
+
+
+def test_doctor_names_what_it_can_of_the_error_texts() -> None:
+    (table,) = (table for table in tables(read("docs/troubleshooting.md")) if table[0][0] == "text")
+    texts = [re.findall(r"`([^`]+)`", row[0])[0] for row in table[1:]]
+    source = "".join(clash.text + clash.mend for clash in CLASHES)
+    source += "".join(path.read_text(encoding="utf-8") for path in (ROOT / "ms_summary_bridge/doctor").glob("*.py"))
+    told = [text for text in texts if text in source]
+    assert len(told) > len(texts) / 2
+    for clash in CLASHES:  # and what mends it is the same
+        rows = [row for row, text in zip(table[1:], texts, strict=True) if text in clash.text]
+        for row in rows:
+            (mend,) = re.findall(r"pip install '[^']+'|view DIR --with mindinsight", clash.mend)[:1]
+            assert mend in row[-1], clash.id
 
 
 def test_keys_of_params_are_told() -> None:
@@ -450,6 +484,17 @@ def test_first_screen_says_all_a_newcomer_needs(name: str) -> None:
     screen = "\n".join(read(name).splitlines()[:FIRST_SCREEN])
     for text in ("pip install", "collect_graph=True, collect_", "![", "./tools/quickstart", "./tools/test"):
         assert text in screen
+
+
+ASCEND = re.compile(r"\b(?:Ascend|NPUs?|HCCL|CANN|npu-smi)\b|昇腾")
+KNOWN_BY = re.compile(r"from documentation|verified on|run on Ascend|来自文档|已验证|在昇腾\S*运行过")
+
+
+@pytest.mark.parametrize("name", [name for pages in LANGUAGES for name in pages])
+def test_what_is_said_of_ascend_says_how_that_is_known(name: str) -> None:
+    split = split_claims if not name.endswith((".zh.md", "zh-CN.md")) else lambda text: map(Claim, blocks(text))
+    claims = [claim.text for claim in split(read(name)) if ASCEND.search(claim.text)]
+    assert [text for text in claims if not KNOWN_BY.search(text)] == [], 'it lacks "from documentation"'
 
 
 @pytest.mark.parametrize("name", [name for pages in LANGUAGES for name in pages])
