@@ -45,7 +45,8 @@ def write_commands() -> str:
     command = [sys.executable, "-m", "typer", "ms_summary_bridge.cli.app", "utils", "docs"]
     command += ["--name", "ms-summary-bridge"]
     text = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stdout
-    # Each command ends in the exit codes, which commands.md has in a table.
+    # Lists of commands are cut to a width, and each command ends in the exit codes, which commands.md has in a table.
+    text = re.sub(r"^\*\*Commands\*\*:\n\n(?:\* .*\n)+", "", text, flags=re.MULTILINE)
     return re.sub(r"^(?:# .*|Exit codes: .*)\n", "", text, flags=re.MULTILINE)
 
 
@@ -69,11 +70,11 @@ def write_config() -> str:
 
 
 def write_api() -> str:
-    """Returns a directive of mkdocstrings for each public name, under the module it is in."""
+    """Returns a directive of mkdocstrings for each public name: what records, functions, the other classes, errors."""
     homes = {name: module for module, names in ms_summary_bridge._HOMES.items() for name in names.split()}
-    names = {"view": "view_logdir"}
-    found = (names.get(name, name) for name in ms_summary_bridge._ALL if name != "__version__")
-    return "\n\n".join(f"::: ms_summary_bridge.{homes.get(name, 'errors')}.{name}" for name in found)
+    names = [{"view": "view_logdir"}.get(name, name) for name in ms_summary_bridge._ALL if name != "__version__"]
+    names.sort(key=lambda name: (name not in homes, name not in ms_summary_bridge._RECORDING, name[0].isupper()))
+    return "\n\n".join(f"::: ms_summary_bridge.{homes.get(name, 'errors')}.{name}" for name in names)
 
 
 def write_matrix() -> str:

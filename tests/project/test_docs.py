@@ -497,6 +497,11 @@ def test_what_is_said_of_ascend_says_how_that_is_known(name: str) -> None:
     assert [text for text in claims if not KNOWN_BY.search(text)] == [], 'it lacks "from documentation"'
 
 
+@pytest.mark.parametrize("name", LANGUAGES[1])
+def test_a_divisor_of_the_loss_is_no_loss_scale(name: str) -> None:
+    assert "损失缩放" not in read(name)
+
+
 @pytest.mark.parametrize("name", [name for pages in LANGUAGES for name in pages])
 def test_what_they_point_to_exists(name: str) -> None:
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", read(name))
