@@ -80,8 +80,13 @@ def write_api() -> str:
 def write_matrix() -> str:
     """Returns a table of what tools/matrix noted: each environment's versions, and how its tests ended."""
     record = json.loads((ROOT / "docs" / "matrix.json").read_text(encoding="utf-8"))
+    (names,) = re.findall(r"\|\| names=\(([^)]+)\)", (ROOT / "tools" / "matrix").read_text(encoding="utf-8"))
     rows = []
-    for name, run in record.items():
+    for name in names.split():
+        if name not in record:
+            rows.append((name, *["-"] * 5, "not noted yet", "-"))
+            continue
+        run = record[name]
         versions = (run["packages"][package] or "-" for package in _PACKAGES)
         rows.append((name, run["python"], *versions, f"{run['passed']} tests {run['result']}", run["date"]))
     return _rows("environment", "Python", "MindSpore", "protobuf", "NumPy", "TensorBoard", "result", "date", rows)

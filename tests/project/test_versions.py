@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.project.test_docs import read, tables
+from tools.site_reference import write_matrix
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENTS = ROOT / "tools" / "environments"
@@ -81,6 +83,18 @@ def test_the_table_is_what_the_environments_hold(page: str) -> None:
             for name, version in zip(names, versions, strict=True):
                 assert shown(package, name, NEWEST[page]) == version, (name, package)
     assert sorted(named) == sorted(["main", *rows_of_matrix()])
+
+
+def test_what_the_matrix_noted_is_what_the_environments_hold() -> None:
+    record = json.loads((ROOT / "docs" / "matrix.json").read_text(encoding="utf-8"))
+    assert record.keys() <= {*rows_of_matrix()}
+    for name, run in record.items():
+        for package, version in run["packages"].items():
+            pin = pins(name).get(package)
+            assert pin is None or pin.specifier.contains(version), (name, package)
+        assert run["passed"] > 0
+    table = write_matrix()
+    assert all(f"| `{name}` |" in table for name in rows_of_matrix())
 
 
 def shown(package: str, environment: str, newest: str) -> str:
