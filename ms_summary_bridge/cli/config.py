@@ -30,7 +30,7 @@ _SET = Annotated[
 class Recipe(str, Enum):
     """What `config init --recipe` takes: the names of `monitor.config.recipes`."""
 
-    overload = "overload"
+    device_overload = "device-overload"
     memory = "memory"
     data_worker = "data-worker"
     warm_up = "warm-up"

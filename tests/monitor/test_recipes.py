@@ -65,7 +65,7 @@ def test_it_is_written_and_right(
 
 def test_names_are_those_that_the_command_takes() -> None:
     assert [recipe.value for recipe in Recipe] == list(RECIPES)
-    with pytest.raises(UsageError, match=r"no recipe is called 'night'; there are overload, memory"):
+    with pytest.raises(UsageError, match=r"no recipe is called 'night'; there are device-overload, memory"):
         write_recipe("night")
 
 
@@ -78,7 +78,7 @@ def test_an_overload_stops_the_training(tmp_path: Path, monkeypatch: pytest.Monk
 
     sampler = Sampler()
     monkeypatch.setattr(_SAMPLERS, "_users", {("npu-smi", 0): (sampler, 1)})
-    engine = Engine(tmp_path, **section("overload")).begin()
+    engine = Engine(tmp_path, **section("device-overload")).begin()
     asked = []
     for step in range(1, 31):
         sampler.heat = 70.0 if step < 10 else 93.0
@@ -91,7 +91,7 @@ def test_an_overload_stops_the_training(tmp_path: Path, monkeypatch: pytest.Monk
     assert (alert["rule"], alert["metric"], alert["value"]) == ("overload", "temperature", 93.0)
     assert alert["actions"] == ["log", "save_checkpoint", "stop"]
     assert 10 + 60 / 5 <= asked.index(True) + 1 <= 10 + (60 + 3 * 10) / 5, "after 60 s, seen every 10 s"
-    assert load_config(section("overload")).exit_code == 3
+    assert load_config(section("device-overload")).exit_code == 3
 
 
 def test_memory_that_climbs_is_told_hours_before(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,7 +113,7 @@ NUMBERS: list[tuple[str, Callable[[], tuple[object, ...]]]] = [
     (r"vllm-ascend` (2046), mended in `vllm-project/vllm` (20921)", lambda: MEASURED),
     (
         r"hotter than (\S+) degrees .* than (\S+) MiB .* for (\S+) seconds .* code is (3)\.",
-        lambda: recipe("overload", r"temperature: (\d+), memory: (\d+), secs: (\d+),[^#]*exit_code: (\d)"),
+        lambda: recipe("device-overload", r"temperature: (\d+), memory: (\d+), secs: (\d+),[^#]*exit_code: (\d)"),
     ),
     (r"when (\d+) hours or fewer", lambda: recipe("memory", r"hours: (\d+),")),
     (r"usual speed over (\d+) seconds", lambda: recipe("data-worker", r"ratio: 0.5, secs: (\d+),")),

@@ -13,7 +13,7 @@ from ms_summary_bridge.monitor.config.fields import OWN_TYPES
 __all__ = ["RECIPES", "write_recipe"]
 
 RECIPES: Final = {
-    "overload": """\
+    "device-overload": """\
 project: my-model
 interval: 10                  # seconds between two looks at the device
 metrics: [loss, temperature, npu_utilization, npu_memory]
