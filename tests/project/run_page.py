@@ -35,7 +35,7 @@ def run_line(line: str) -> None:
     )
     assert process.stdout is not None
     os.set_blocking(process.stdout.fileno(), False)
-    said, deadline = b"", time.monotonic() + 60
+    said, deadline = b"", time.monotonic() + 180
     while signs[0].encode() not in said:
         assert time.monotonic() < deadline, (line, said)
         assert process.poll() is None, (line, said)
@@ -43,7 +43,7 @@ def run_line(line: str) -> None:
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)
     try:
-        process.wait(timeout=60)
+        process.wait(timeout=120)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
