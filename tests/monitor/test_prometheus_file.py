@@ -128,7 +128,7 @@ def test_each_metric_has_a_name_of_its_own() -> None:
 
 @settings(max_examples=40)
 @given(
-    run=st.text(st.characters(exclude_characters="/\0") | st.just("\udc80"), min_size=1, max_size=60),
+    run=st.text(st.characters(exclude_characters="/\0", exclude_categories=()), min_size=1, max_size=60),
     project=st.text(max_size=80),
     name=st.text(min_size=1, max_size=20),
     rule=st.text(max_size=20),

@@ -292,8 +292,8 @@ def test_a_training_goes_on_while_its_client_hangs(
     began = time.monotonic()
     for step in range(1, 200):
         engine.step(step)
-    assert time.monotonic() - began < 20
-    assert engine.recorder.flush(30), "what is written here does not wait for it"
+    assert time.monotonic() - began < 60, "the client would take 99 s"
+    assert engine.recorder.flush(60), "what is written here does not wait for it"
     assert len(engine.samples()) >= 198
     (log,) = tmp_path.glob("*/run/rank_0/swanlab.log")
     engine.recorder.end()

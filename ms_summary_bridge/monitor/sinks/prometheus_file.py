@@ -71,7 +71,7 @@ MEASURED: Final[dict[str, PrometheusName]] = {
 def textfile_name(project: str, run_directory: str, rank: int) -> str:
     """Returns the name of the file of a rank, which no other run on this host has."""
     readable = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{project}_{os.path.basename(run_directory)}")[:80]
-    own = hashlib.blake2b(os.fsencode(run_directory), digest_size=6).hexdigest()
+    own = hashlib.blake2b(run_directory.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
     return f"ms_summary_bridge_{readable}_{own}_rank_{rank}.prom"
 
 
