@@ -71,6 +71,10 @@ EXTRAS = {
     "parquet": PARQUET,
     "dask": DASK,
     "wandb": ["wandb>=0.31.0"],
+    "swanlab": ["swanlab>=0.10.3"],
+    # The client, and what its local store takes; `pip install mlflow` has these, and a server.
+    "mlflow": ["mlflow-skinny>=3.17.2", "sqlalchemy>=2.0", "alembic>=1.13"],
+    "trackio": ["trackio>=0.43.0"],
     "docs": DOCS,
     "test": [
         *TENSORBOARD,
@@ -85,6 +89,8 @@ EXTRAS = {
         "flask>=2.2",
         "flask-cors>=3.0",
         "s3fs>=2024.2.0",
+        # Its parser is the judge of a textfile for node_exporter.
+        "prometheus-client>=0.20",
         "grpcio-tools>=1.60",
         # What tools/bench measures us against.
         "tbparse>=0.0.9",

@@ -24,7 +24,8 @@ from ms_summary_bridge.formats import mindspore
 from ms_summary_bridge.runs.archive import make_decoder, read_archive
 from ms_summary_bridge.runs.log_files import LogFile
 from ms_summary_bridge.runs.logdir import Logdir, Run, discover
-from ms_summary_bridge.runs.reading import RunReading, read_beside, read_restored
+from ms_summary_bridge.runs.msprobe import MSPROBE
+from ms_summary_bridge.runs.reading import RunReading, read_beside, read_restored, read_rows
 from ms_summary_bridge.values import Histogram, Image, Value
 
 __all__ = [
@@ -129,7 +130,8 @@ def matcher(name: str, expression: str) -> Callable[[str], bool]:
 def problems_of(reading: RunReading) -> list[str]:
     """Returns a line for each damaged range and each file that ends inside a record."""
     damaged = [f"{d.file}: bytes {d.start} to {d.end} are damaged: {d.reason}" for d in reading.damaged]
-    return damaged + [f"{tail.file}: ends inside the record at byte {tail.offset}" for tail in reading.incomplete]
+    cut = [f"{tail.file}: ends inside the record at byte {tail.offset}" for tail in reading.incomplete]
+    return damaged + cut + reading.problems
 
 
 def has_originals(run: Run) -> bool:
@@ -152,7 +154,9 @@ def iter_items(run: Run, reading: RunReading, *, chunk_bytes: int | None = None)
     Raises:
         LogdirError: A file cannot be read.
     """
-    if has_originals(run):
+    if run.format == MSPROBE:
+        yield from read_rows(run, reading, chunk_bytes=chunk_bytes)
+    elif has_originals(run):
         yield from read_restored(run, reading)
     else:
         files = [file for file in run.files if not file.is_lineage]

@@ -61,8 +61,14 @@ def test_each_lower_bound_is_the_version_that_the_matrix_tests() -> None:
     for name, requirement in requirements("\n".join(map(setup_lines, ("CORE", "PARQUET", "DASK")))).items():
         assert f"=={lower_bound(requirement)}" == str(lowest[name].specifier), name
     extras = (ROOT / "setup.py").read_text(encoding="utf-8")
-    for name in ("wandb", "mindformers"):  # each has an environment of its own
-        assert f'"{name}>={str(pins(name)[name].specifier).removeprefix("==")}"' in extras
+    for name, environment in (  # none is in an environment of the matrix
+        ("wandb", "wandb"),
+        ("mindformers", "mindformers"),
+        ("swanlab", "trackers"),
+        ("mlflow-skinny", "trackers"),
+        ("trackio", "trackers"),
+    ):
+        assert f'"{name}>={str(pins(environment)[name].specifier).removeprefix("==")}"' in extras
     (tensorboard,) = requirements(setup_lines("TENSORBOARD")).values()
     tested = [str(pins(name)["tensorboard"].specifier) for name in rows_of_matrix() if name.startswith("tensorboard")]
     assert f"=={str(tensorboard.specifier).removeprefix('>=')}.*" == min(tested)

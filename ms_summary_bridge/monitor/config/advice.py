@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
 import re
@@ -11,6 +10,7 @@ from typing import Final
 from ms_summary_bridge.monitor.alarms.rules.rule import make_rule
 from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.model.metric_names import METRICS, say_mfu_needs, say_needs
+from ms_summary_bridge.monitor.model.packages import find_missing
 from ms_summary_bridge.monitor.watchdog.collective_limits import find_collective_advice
 
 __all__ = ["find_advice", "find_needs"]
@@ -44,8 +44,9 @@ def find_advice(config: MonitorConfig) -> list[str]:
         advice.append(f"log_level {config.callback.log_level} keeps the warnings of warn_on_value off the console")
     if config.per_print_step is not None and not config.auto_print:
         advice.append("per_print_step has no effect: auto_print is false")
-    if "wandb" in config.backends and importlib.util.find_spec("wandb") is None:
-        advice.append("backend: wandb is not installed here: pip install wandb")
+    advice += [f"backend: {name} is not installed here: pip install {name}" for name in find_missing(config)]
+    if config.prometheus_dir is not None and "prometheus" not in config.backends:
+        advice.append("prometheus_dir has no effect: prometheus is not among backend")
     actions = [*config.alert_actions, *(action for alert in config.alerts for action in alert.actions or ())]
     if config.exit_code is not None and all(action.kind != "stop" for action in actions):
         advice.append("exit_code has no effect: no alarm has the action stop")
