@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ms_summary_bridge.callback.bridge import SummaryBridge
     from ms_summary_bridge.callback.gradient_summary import GradientSummary
     from ms_summary_bridge.columns.inspect import inspect_logdir
-    from ms_summary_bridge.columns.read import read_histograms, read_images, read_scalars
+    from ms_summary_bridge.columns.read import read_histograms, read_images, read_scalars, read_texts
     from ms_summary_bridge.convert.follow import follow_logdir
     from ms_summary_bridge.convert.logdir import convert_logdir
     from ms_summary_bridge.convert.task import ConvertOptions
@@ -94,6 +94,7 @@ __all__ = [
     "read_histograms",
     "read_images",
     "read_scalars",
+    "read_texts",
     "verify_logdirs",
     "view",
 ]
@@ -103,7 +104,7 @@ _HOMES = {
     "callback.gradient_summary": "GradientSummary",
     "aggregate.aggregate": "aggregate_ranks",
     "columns.inspect": "inspect_logdir",
-    "columns.read": "read_histograms read_images read_scalars",
+    "columns.read": "read_histograms read_images read_scalars read_texts",
     "convert.follow": "follow_logdir",
     "convert.logdir": "convert_logdir",
     "convert.task": "ConvertOptions",
