@@ -79,6 +79,14 @@ EXTRAS = {
         "grpcio-tools>=1.60",
         # What tools/bench measures us against.
         "tbparse>=0.0.9",
+        # examples/read_and_plot.ipynb, and the tables of read_scalars.
+        "pandas>=2.1",
+        "polars>=1.0",
+        "matplotlib>=3.8",
+        "nbclient>=0.10",
+        "ipykernel>=6.29",
+        # tools/release makes the wheel and the sdist.
+        "build>=1.2",
         # Drives the Chromium of the system; its own browsers are not downloaded.
         "playwright>=1.49",
         "mypy>=1.11",
