@@ -45,7 +45,6 @@ app = typer.Typer(
     help="Reads, converts and checks the summaries of MindSpore trainings and TensorBoard logs.",
     epilog=_EXIT_TEXT,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -129,13 +128,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code, see `EXIT_CODES`.
     """
     command = typer.main.get_command(app)
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by the caller, who wants to hear nothing
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (as long as the process)
+    # Completion is installed for the name that was called.
+    name = (
+        "msb" if argv is None and os.path.splitext(os.path.basename(sys.argv[0]))[0] == "msb" else "ms-summary-bridge"
+    )
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:  # closed by the caller, who wants to hear nothing
+            setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (as long as the process)
     if isinstance(sys.stdout, io.TextIOWrapper):  # a name that is not UTF-8, or a terminal that is not, ends nothing
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        result = command.main(list(argv) if argv is not None else None, "ms-summary-bridge", standalone_mode=False)
+        result = command.main(list(argv) if argv is not None else None, name, standalone_mode=False)
         if result == _INTERRUPTED:
             raise KeyboardInterrupt
         return result if isinstance(result, int) else 0

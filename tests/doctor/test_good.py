@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,16 @@ def test_a_large_record_is_not_taken_for_damage(tmp_path: Path) -> None:
         writer.add_scalar("loss", 1.0, 0)
         writer.add_text("long", "x" * (1 << 20), 1)
     assert_good(tmp_path)
+
+
+def test_an_answer_takes_a_few_seconds_in_the_fullest_tree(tmp_path: Path) -> None:
+    first = put(tmp_path / "0" / tensorboard_name(), build_file("tensorboard", range(20_000)))
+    for number in range(1, 1500):
+        (tmp_path / str(number)).mkdir()
+        os.link(first, tmp_path / str(number) / tensorboard_name())
+    before = time.process_time()
+    assert examine(tmp_path).findings  # with the real packages and ports
+    assert time.process_time() - before < 10
 
 
 # --- the command

@@ -401,7 +401,7 @@ def test_mindspore_files_without_a_viewer_for_them_are_said(tmp_path: Path) -> N
     write_summary(tmp_path, scalars("loss", range(5)))
     (found,) = faults_of(tmp_path, environment(tensorboard="", **{"tensorboard-data-server": ""}))
     assert (found.id, found.verdict) == ("tensorboard.reads", "warning")
-    assert f"view {tmp_path}" in found.mend
+    assert f"pip install 'tensorboard>=2.17', then ms-summary-bridge view {tmp_path}" in found.mend
     names = {finding.id for finding in faults_of(tmp_path, environment(has_plugin=False))}
     assert names == {"packages.plugin", "tensorboard.reads"}
 
