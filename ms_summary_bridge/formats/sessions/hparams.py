@@ -8,7 +8,6 @@ not shown.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -112,7 +111,11 @@ def _plain(value: Any) -> HParam:
         return bool(value.bool_value)
     if kind == "string_value":
         return str(value.string_value)
-    return "" if kind in (None, "null_value") else json.dumps(_tree(value), ensure_ascii=False)
+    if kind in (None, "null_value"):
+        return ""
+    import json  # here: most runs need none, and each would wait for it
+
+    return json.dumps(_tree(value), ensure_ascii=False)
 
 
 def _tree(value: Any) -> Any:
