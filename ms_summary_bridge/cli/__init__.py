@@ -17,7 +17,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from ms_summary_bridge.cli.app import main as parse_and_run
 
         return parse_and_run(argv)
-    from ms_summary_bridge.cli.ending import exit_code_of
+    from ms_summary_bridge.cli.ending import exit_code_of, leave
 
     def run() -> int:
         if argv is None:  # the first lines of a program, which has no other thread yet
@@ -28,4 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return run_conversion(**arguments)
 
-    return exit_code_of(run)
+    code = exit_code_of(run)
+    if argv is None:
+        leave(code)
+    return code

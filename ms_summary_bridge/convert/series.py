@@ -137,7 +137,7 @@ class Series(msgspec.Struct, array_like=True):
 
 
 def _pass_over(begin: int, changes: npt.NDArray[np.int64]) -> int:
-    """Returns the begin of a later run of even steps, behind which there are enough that the earlier ones are one range.
+    """Returns where a later run of even steps begins, behind which there are enough to make one range of the earlier.
 
     Behind two equal distances, always, and behind every second one where none are equal, a run begins.
 

@@ -6,7 +6,6 @@ numpy, OpenSSL behind hashlib, and what `starting.light_imports` leaves out for 
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from types import ModuleType
@@ -48,9 +47,5 @@ def start(arguments: list[str]) -> None:
     """Runs the writer process, and ends it; see `live_writer.worker.main`."""
     if sys.flags.no_site:
         sys.meta_path.append(_SiteFinder)
-    gc.disable()  # what is loaded stays
-    main = load().main
-    gc.freeze()
-    gc.enable()
-    main(arguments)
+    load().main(arguments)
     os._exit(0)  # all files are closed: nothing is left to be taken down

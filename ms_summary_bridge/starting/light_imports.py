@@ -1,20 +1,24 @@
 """Light imports: modules of ours are loaded without what other packages load beside themselves.
 
-Most of what a short program costs is its start, and much of that is the command line and the version of crc32c, and
-what msgspec loads for older Pythons. Only a program's first lines do this: other threads would meet the stand-ins.
+Most of what a short program costs is its start, and much of that is the command line and the version of crc32c, what
+msgspec loads for older Pythons, and a quarter of numpy. Only a program's first lines do this: other threads would meet
+the stand-ins.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
 from collections.abc import Iterable
 from importlib.machinery import PathFinder
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 __all__ = ["load"]
+
+_UNUSED: Final = ("numpy.ctypeslib", "numpy.fft", "numpy.ma", "numpy.polynomial", "numpy.random")
 
 
 class _Deferred(ModuleType):
@@ -54,7 +58,8 @@ def load(module: str, *, deferred: Iterable[str] = ()) -> ModuleType:
         module: Its full name.
         deferred: Modules that are loaded when they are used first.
     """
-    stand_ins: dict[str, Any] = {name: _Deferred(name) for name in deferred}
+    unused = () if "numpy" in sys.modules or "numpy" in (deferred := [*deferred]) else _UNUSED
+    stand_ins: dict[str, Any] = {name: _Deferred(name) for name in (*deferred, *unused)}
     stand_ins["typing_extensions"] = None  # as if not installed: msgspec then takes what it needs from typing
     if hasattr(os, "uname"):
         stand_ins["platform"] = _Deferred("platform")
@@ -63,9 +68,12 @@ def load(module: str, *, deferred: Iterable[str] = ()) -> ModuleType:
     if "crc32c" not in sys.modules and (crc32c := _bare_crc32c()) is not None:
         stand_ins["crc32c"] = crc32c
     sys.modules.update(stand_ins)
+    gc.disable()
     try:
         return importlib.import_module(module)
     finally:
+        gc.freeze()  # what is loaded stays
+        gc.enable()
         for name, stand_in in stand_ins.items():
             if name in sys.modules and sys.modules[name] is stand_in:
                 del sys.modules[name]

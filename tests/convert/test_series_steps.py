@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,7 +34,7 @@ def test_steps_taken_at_once_leave_what_single_ones_leave(distances: list[tuple[
     steps = np.cumsum([1000, *(distance for distance, times in distances for _ in range(times))]).tolist()
     single, many = Series(500, b"", 0, 500), Series(500, b"", 0, 500)
     edges = sorted({0, *(cut for cut in cuts if cut < len(steps)), len(steps)})
-    for begin, end in zip(edges, edges[1:], strict=False):
+    for begin, end in itertools.pairwise(edges):
         _one_by_one(single, steps[begin:end])
         _at_once(many, steps[begin:end])
         assert single == many
