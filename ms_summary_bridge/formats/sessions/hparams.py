@@ -53,7 +53,9 @@ def read_session(values: Mapping[str, bytes], metrics: Mapping[str, float]) -> S
         values: Message of each value of the plugin, by its tag.
         metrics: The last value of each scalar of the run. Of a session made from lineage only lineage's are taken.
     """
-    content = _content(values.get(START_TAG, b""))
+    if START_TAG not in values:  # as in most runs: protobuf is not loaded for them
+        return None
+    content = _content(values[START_TAG])
     start = _plugin_data(content)
     if start is None or not start.HasField("session_start_info"):
         return None
