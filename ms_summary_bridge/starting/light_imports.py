@@ -68,10 +68,14 @@ def load(module: str, *, deferred: Iterable[str] = ()) -> ModuleType:
     if "crc32c" not in sys.modules and (crc32c := _bare_crc32c()) is not None:
         stand_ins["crc32c"] = crc32c
     sys.modules.update(stand_ins)
+    is_said = "OPENBLAS_NUM_THREADS" in os.environ
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's threads for matrices: nobody multiplies any
     gc.disable()
     try:
         return importlib.import_module(module)
     finally:
+        if not is_said:
+            del os.environ["OPENBLAS_NUM_THREADS"]
         gc.freeze()  # what is loaded stays
         gc.enable()
         for name, stand_in in stand_ins.items():

@@ -1,9 +1,10 @@
 """How `convert` grows: many runs, and files from small to large.
 
 1,000 runs of 100 KB each are to be converted in 20 seconds, with as many workers as there are cores. The time for one
-file is to grow as its size does: each size, start-up taken off, may cost half as much again for each MiB as the cheapest
-one. Processor time is judged for the sizes, since a busy machine disturbs it less; of the runs both are printed, and the
-processor time is judged as spread over the cores.
+file is to grow as its size does: start-up taken off, a MiB of one size may cost half as much again as a MiB of another.
+
+Processor time is judged, since a busy machine disturbs it less: that of the runs as spread over two cores. Wall time is
+printed beside it.
 """
 
 from __future__ import annotations
