@@ -5,8 +5,6 @@ Results go to stdout, talk and progress to stderr, `--json` is for programs. Exi
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import sys
 from collections.abc import Sequence
@@ -20,11 +18,11 @@ from ms_summary_bridge.cli.config import make_config_app
 from ms_summary_bridge.cli.convert import convert
 from ms_summary_bridge.cli.diagnose import diagnose
 from ms_summary_bridge.cli.doctor import doctor
+from ms_summary_bridge.cli.ending import INTERRUPTED, exit_code_of
 from ms_summary_bridge.cli.export import export
-from ms_summary_bridge.cli.output import discard_output, print_json, print_wide, printable
+from ms_summary_bridge.cli.output import print_json, print_wide
 from ms_summary_bridge.cli.view import view
 from ms_summary_bridge.cli.watch import watch
-from ms_summary_bridge.errors import BridgeError
 
 __all__ = ["EXIT_CODES", "app", "main"]
 
@@ -36,7 +34,6 @@ EXIT_CODES: Final = {
     4: "with --strict only: something could not be represented",
     5: "watch raised an alert, or diagnose blames a rank",
 }
-_INTERRUPTED: Final = 130  # what a shell gives for a program ended by Ctrl-C
 
 _EXIT_TEXT: Final = "Exit codes: " + "; ".join(f"{code} {text}" for code, text in EXIT_CODES.items()) + "."
 
@@ -127,44 +124,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code, see `EXIT_CODES`.
     """
-    command = typer.main.get_command(app)
     # Completion is installed for the name that was called.
-    name = (
-        "msb" if argv is None and os.path.splitext(os.path.basename(sys.argv[0]))[0] == "msb" else "ms-summary-bridge"
-    )
-    for stream in ("stdout", "stderr"):
-        if getattr(sys, stream) is None:  # closed by the caller, who wants to hear nothing
-            setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (as long as the process)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a name that is not UTF-8, or a terminal that is not, ends nothing
-        sys.stdout.reconfigure(errors="backslashreplace")
-    try:
-        result = command.main(list(argv) if argv is not None else None, name, standalone_mode=False)
-        if result == _INTERRUPTED:
+    is_short = argv is None and os.path.splitext(os.path.basename(sys.argv[0]))[0] == "msb"
+
+    def run() -> int:
+        words = list(argv) if argv is not None else None
+        name = "msb" if is_short else "ms-summary-bridge"
+        result = typer.main.get_command(app).main(words, name, standalone_mode=False)
+        if result == INTERRUPTED:
             raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
-    except BridgeError as error:
-        print(f"error: {printable(str(error), keep=chr(10))}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("interrupted; converting again into the same destination goes on from here", file=sys.stderr)
-        return _INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output has gone (`| head`): nothing is wrong, and nothing more can be said.
-        discard_output()
-        return 0
-    except OSError as error:
-        if error.filename is not None:  # a file's error that nobody below has named: a bug, to be seen as one
-            raise
-        discard_output()
-        with contextlib.suppress(OSError):
-            print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr, flush=True)
-        return 1
-    except Exception as error:
-        # typer keeps its exceptions for wrong usage in places that differ between its versions.
-        if hasattr(error, "show") and hasattr(error, "exit_code"):
-            error.show()
-            return int(error.exit_code)
-        raise
+
+    return exit_code_of(run)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ from typing import Final
 from ms_summary_bridge.convert.destination import locked, prepare_state
 from ms_summary_bridge.convert.state import STATE_NAME, Plan, State, save_state
 from ms_summary_bridge.convert.task import NamedTask, Request, RunTask, make_tasks, relative_path
-from ms_summary_bridge.convert.unread import find_growing, is_same_file
-from ms_summary_bridge.convert.workers import convert_runs, unread_bytes
+from ms_summary_bridge.convert.unread import find_growing, is_same_file, unread_bytes
+from ms_summary_bridge.convert.workers import convert_runs
 from ms_summary_bridge.errors import LogdirError, UsageError
 from ms_summary_bridge.formats import mindspore, tensorboard
 from ms_summary_bridge.runs.log_files import SOURCE

@@ -42,10 +42,12 @@ from ms_summary_bridge.runs.msprobe import MSPROBE
 from ms_summary_bridge.runs.reading import RunReading, read_restored, read_rows
 from ms_summary_bridge.runs.report import LossCounter, RenamedTag, RestartMark, RunReport, failed_run
 
-__all__ = ["Progress", "convert_run"]
+__all__ = ["NamedResult", "Progress", "convert_run"]
 
 Progress = Callable[[int], None]
 """Called now and then with the number of source bytes read since the last call."""
+NamedResult = tuple[str, RunTask, RunReport, RunState]
+"""A task under its run's name in the destination, what was met, and the new state."""
 
 _PROGRESS_BYTES: Final = 1 << 20
 
