@@ -23,6 +23,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 import ms_summary_bridge
+from ms_summary_bridge import errors
 from ms_summary_bridge.monitor.alarms.rules.rule import find_rule
 from ms_summary_bridge.monitor.config.fields import PARAMS, SECTION, Field, read_fields, say_flow
 from ms_summary_bridge.monitor.model.alert_config import ACTIONS, AlertConfig, CommandConfig, WebhookConfig
@@ -71,8 +72,12 @@ def write_config() -> str:
 
 def write_api() -> str:
     """Returns a directive of mkdocstrings for each public name: what records, functions, the other classes, errors."""
-    homes = {name: module for module, names in ms_summary_bridge._HOMES.items() for name in names.split()}
-    names = [{"view": "view_logdir"}.get(name, name) for name in ms_summary_bridge._ALL if name != "__version__"]
+    # A home names what it holds: `name`, or `public=name`.
+    homes = {
+        name.rpartition("=")[2]: module for module, names in ms_summary_bridge._HOMES.items() for name in names.split()
+    }
+    raised = [name for name in errors.__all__ if name in vars(ms_summary_bridge)]
+    names = sorted({*homes, *raised})
     names.sort(key=lambda name: (name not in homes, name not in ms_summary_bridge._RECORDING, name[0].isupper()))
     return "\n\n".join(f"::: ms_summary_bridge.{homes.get(name, 'errors')}.{name}" for name in names)
 
