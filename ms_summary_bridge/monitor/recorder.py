@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import math
+import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -19,6 +21,8 @@ from ms_summary_bridge.monitor.alarms.actions.message import AlertSource
 from ms_summary_bridge.monitor.alarms.alarm_sink import AlarmSink
 from ms_summary_bridge.monitor.alarms.alarms import Alarms
 from ms_summary_bridge.monitor.alarms.device_rules import metrics_of_rules
+from ms_summary_bridge.monitor.alarms.incidents.board import Board
+from ms_summary_bridge.monitor.alarms.incidents.report import stack_now
 from ms_summary_bridge.monitor.alarms.stop import StopAgreement
 from ms_summary_bridge.monitor.model.config import Bounds, MonitorConfig
 from ms_summary_bridge.monitor.model.sample import Note, strict_numbers
@@ -114,6 +118,7 @@ class Recorder:
         `tells_beginnings` whether `StepTap.begin_step` will be called. The `watchdog` is told of every step, of where
         files go and of checkpoints; its alarms are recorded like others.
         """
+        self._began, self._thread = time.time(), threading.get_ident()
         self._place = place = self._given_place or find_process_rank()
         self.training = msgspec.structs.replace(
             training,
@@ -212,6 +217,16 @@ class Recorder:
             exit_code=self.config.exit_code,
             warn=self.faults.warn,
             put=lambda note: self._writer.put(note, is_late=True),
+            board=Board(
+                self.run_directory,
+                rank=self._place.rank,
+                host=self._place.host,
+                pid=os.getpid(),
+                window_secs=self.config.callback.cool_down,
+                began=self._began,
+            ),
+            rank=self._place.rank,
+            look=partial(stack_now, self._thread),
         )
         tell = self._tell if self._place.rank == 0 else None
         several: list[Sink] = []

@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 
 from ms_summary_bridge.files import file_names
-from ms_summary_bridge.files.waiting import wait_for
+from ms_summary_bridge.files.waiting import wait_for, within
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.watchdog.hang_limits import Hang, Near, Recovery
 from ms_summary_bridge.monitor.watchdog.heartbeat import Beat
@@ -35,11 +34,9 @@ __all__ = [
     "is_regular",
     "report_text",
     "say_lost",
-    "within",
 ]
 
 HANG_LOG: Final = file_names.HANG_LOG
-_Result = TypeVar("_Result")
 
 _DOING: Final = {**KINDS, "start": "beginning", "end": "ending"}
 _ADVICE: Final = {
@@ -203,15 +200,6 @@ def is_regular(descriptor: int) -> bool:
     with contextlib.suppress(OSError):
         return stat.S_ISREG(os.fstat(descriptor).st_mode)
     return False
-
-
-def within(secs: float, call: Callable[[], _Result]) -> _Result | None:
-    """Returns what a call returns; None if that takes too long: a disk that hangs holds up nothing else."""
-    found: list[_Result] = []
-    thread = threading.Thread(target=lambda: found.append(call()), daemon=True)
-    thread.start()
-    thread.join(secs)
-    return found[0] if found else None
 
 
 class HangFiles:
