@@ -80,12 +80,17 @@ class RankFacts(msgspec.Struct, kw_only=True):
     """One rank, in its last session.
 
     `pace` has (wall time, seconds of a step, seconds of it that waited for data) of samples, evenly thinned; 0.0 where
-    a sample has no such number. `size` is how many ranks it says there are.
+    a sample has no such number. `size` is how many ranks it says there are. `pid`, `host`, `device_id` and `addresses`
+    (of the host) are of the process; -1 for a device that nobody says.
     """
 
     rank: int
     directory: str
     size: int = 0
+    pid: int = 0
+    host: str = ""
+    device_id: int = -1
+    addresses: list[str] = []
     began: float | None = None
     last: Sight | None = None
     interval_secs: float = 0.0
@@ -115,6 +120,8 @@ class _Line(msgspec.Struct):
     wall_time: float = 0.0
     pid: int = 0
     host: str = ""
+    device: str = ""
+    addresses: list[str] = []
     ranks: Any = 0
     reason: str = ""
     values: dict[str, float | None] = {}
@@ -237,6 +244,9 @@ class _Reading:
                 self._first, self._samples, self._every = None, 0, 1
             self._process = line.host, line.pid
             self.facts.size = line.ranks if isinstance(line.ranks, int) else 0
+            number = line.device.rpartition(" ")[2]
+            self.facts.pid, self.facts.host, self.facts.addresses = line.pid, line.host, line.addresses
+            self.facts.device_id = int(number) if number.isdecimal() else -1
         elif line.kind == "sample":
             self._take_sample(where, line)
         elif line.kind == "end":

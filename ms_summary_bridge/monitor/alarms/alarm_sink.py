@@ -9,6 +9,8 @@ import os
 from collections.abc import Callable
 from typing import Final
 
+import psutil
+
 from ms_summary_bridge.files.atomic import replace_file
 from ms_summary_bridge.monitor.alarms.actions.message import (
     OUTSIDE,
@@ -22,7 +24,7 @@ from ms_summary_bridge.monitor.alarms.alarms import Alarms
 from ms_summary_bridge.monitor.alarms.alert_note import AlertNote, describe_checkpoint
 from ms_summary_bridge.monitor.alarms.incidents.board import Board
 from ms_summary_bridge.monitor.alarms.incidents.desk import IncidentDesk
-from ms_summary_bridge.monitor.alarms.incidents.report import make_report
+from ms_summary_bridge.monitor.alarms.incidents.report import make_report, say_cann_log
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.alert_config import ActionConfig
 from ms_summary_bridge.monitor.model.sample import Note, Sample
@@ -133,6 +135,7 @@ class AlarmSink(Sink):
 
     def _report(self, note: AlertNote) -> None:
         alert, checkpoint = note.alert, note.checkpoint
+        cann = say_cann_log(os.getpid(), psutil.Process().create_time())
         content = {
             "alert": alert.plain(),
             "since_step": alert.first_step,
@@ -143,8 +146,10 @@ class AlarmSink(Sink):
             "rank": alert.rank,
             "ranks": self._origin.ranks,
             "exit_code": self._exit_code,
+            "cann_log": cann,
         }
         text = f"{message_text(alert, self._origin)}\n{describe_checkpoint(checkpoint)}\n"
+        text += "".join(f"CANN's log: {line}\n" for line in cann)
         try:
             for ending, body in (("json", json.dumps(content, indent=1) + "\n"), ("txt", text)):
                 replace_file(self._path(f"{REPORT}.{ending}"), body.encode(errors="backslashreplace"))

@@ -60,7 +60,7 @@ class Findings(msgspec.Struct, kw_only=True):
     """What was found at a process that hangs.
 
     `stacks` are of all Python threads, by pid; `cpu_share` is how many processors it has used since its last sign of
-    life.
+    life. `cann_log` is what CANN's logs say that is wrong.
     """
 
     process: ProcessState | None
@@ -68,6 +68,7 @@ class Findings(msgspec.Struct, kw_only=True):
     children: list[ProcessState]
     stacks: dict[int, str]
     cpu_share: float
+    cann_log: list[str] = []
 
 
 def alert_at(beat: Beat, rank: int, **values: Any) -> Alert:
@@ -149,6 +150,7 @@ def report_text(alert: Alert, findings: Findings, training_thread: int, *, is_wh
     if findings.thread is not None:
         lines.append(f"  training thread {findings.thread.describe()}")
     lines += [f"  child {child.describe()}" for child in findings.children]
+    lines += [f"  CANN's log: {line}" for line in findings.cann_log]
     if not findings.stacks:
         lines.append("  no stacks: the process did not answer")
     for pid, text in findings.stacks.items():

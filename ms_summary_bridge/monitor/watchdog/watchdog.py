@@ -21,6 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from ms_summary_bridge.files.waiting import wait_for, within
+from ms_summary_bridge.monitor.alarms.incidents.report import say_cann_log
 from ms_summary_bridge.monitor.model.sample import Note
 from ms_summary_bridge.monitor.watchdog.assignment import Assignment, Begun, poll_secs
 from ms_summary_bridge.monitor.watchdog.death import describe_death, find_lost_peers, read_ending
@@ -225,7 +226,11 @@ class Watchdog:
             children=children,
             cpu_share=(process.cpu_secs - cpu) / secs if process is not None and secs > 0 else 0.0,
             stacks={} if self._stacks is None else self._stacks.read(children),
+            cann_log=self._read_cann_log(),
         )
+
+    def _read_cann_log(self) -> list[str]:
+        return within(_DISK_SECS, lambda: say_cann_log(self._assignment.pid, self._since - _SESSION_SECS)) or []
 
     # ------------------------------------------------------------------ an end
 
@@ -259,6 +264,7 @@ class Watchdog:
                 was_oom=was_oom,
                 checkpoint=self._checkpoint,
                 peers=peers,
+                cann_log=self._read_cann_log(),
             )
             self._telling.console.write(f"{alert.headline()}\n  {alert.advice}\n")
             files.write({"kind": "death", **alert.plain()})

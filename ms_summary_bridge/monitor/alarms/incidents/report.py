@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from ms_summary_bridge import _version
+from ms_summary_bridge.diagnose.cann_log import read_process, say_fact
 from ms_summary_bridge.monitor.alarms.actions.message import STEP_METRICS
 from ms_summary_bridge.monitor.model.alert import Alert
 
@@ -94,6 +95,11 @@ def stack_now(thread: int) -> list[str]:
     own = next((place for place, each in enumerate(stack) if each.filename.startswith(_PACKAGE)), len(stack))
     frames = reversed(stack[:own])
     return [f'File "{each.filename}", line {each.lineno} in {each.name}' for each in frames]
+
+
+def say_cann_log(pid: int, since: float) -> list[str]:
+    """Returns what CANN's logs say that is wrong in a process of this host since a moment, with file and line."""
+    return [f"{say_fact(fact)} ({fact.where})" for fact in read_process(pid, since, os.environ)]
 
 
 def incident_key(alert: Alert) -> str:
