@@ -59,11 +59,15 @@ def _damage_lines(damaged: list[DamagedRange], incomplete: list[IncompleteTail])
     yield from _listed("  incomplete  ", [f"{text}; going on there next time" for text in texts])
 
 
-def render_report(report: Report, *, is_dry: bool = False) -> Iterator[RenderableType]:
-    """Yields what a conversion has to say."""
+def render_report(report: Report, *, is_dry: bool = False, full: str = "") -> Iterator[RenderableType]:
+    """Yields what a conversion has to say; `full` is the file that has the whole report, empty for none."""
+    rest = f"{full} has all of them" if full else "--report FILE.json writes all of them to a file"
     verb = "would be converted" if is_dry else "converted"
     table = _table("run", "events", "values", "what", "to")
-    for run in report.runs[:_ROWS]:
+    # Of many runs those come first that something is wrong with, then those with something new: none of the first may
+    # be passed over in silence, and of what was converted before nobody needs to be told.
+    ordered = sorted(report.runs, key=lambda run: (not run.failed, not run.damaged, not run.values))
+    for run in ordered[:_ROWS]:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(run.values.items()))
         table.add_row(
             _line(run.run),
@@ -74,13 +78,16 @@ def render_report(report: Report, *, is_dry: bool = False) -> Iterator[Renderabl
         )
     if report.runs:
         yield table
-    yield from _rest(len(report.runs))
-    # Of many runs those come first that something is wrong with: none of them may be passed over in silence.
-    for run in sorted(report.runs, key=lambda run: not (run.failed or run.damaged))[:_ROWS]:
+    if len(ordered) > _ROWS:
+        left = ordered[_ROWS:]
+        new = sum(bool(run.values) for run in left)
+        text = f"  ... and {_plural(len(left), 'more run')}, {new:,} of them with something new; {rest}"
+        yield _line(text, style="dim")
+    for run in ordered[:_ROWS]:
         yield from _run_lines(run)
     troubled = sum(bool(run.failed or run.damaged) for run in report.runs)
     if troubled > _ROWS:
-        yield _line(f"  ... and {troubled - _ROWS:,} more runs that failed or are damaged (--report has all)", "red")
+        yield _line(f"  ... and {troubled - _ROWS:,} more runs that failed or are damaged; {rest}", "red")
     yield from _listed("not read: ", report.unreadable, "red")
     yield from _empty_lines(report.empty)
     for note in report.notes:

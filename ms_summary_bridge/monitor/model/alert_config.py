@@ -24,6 +24,7 @@ __all__ = [
     "AlertConfig",
     "CommandConfig",
     "Dialect",
+    "Per",
     "WebhookConfig",
     "hide_secrets",
 ]

@@ -24,6 +24,7 @@ __all__ = [
     "make_report",
     "merge_reports",
     "reaches_all_ranks",
+    "say_cann_log",
     "stack_now",
 ]
 
