@@ -14,6 +14,7 @@ from ms_summary_bridge.cli.output import printable
 
 if TYPE_CHECKING:
     from ms_summary_bridge.columns.inspect import InspectReport, RunInspection
+    from ms_summary_bridge.columns.profile import Profile
     from ms_summary_bridge.convert.verify import VerifyReport
     from ms_summary_bridge.runs.report import DamagedRange, IncompleteTail, LossCount, Report, RunReport
 
@@ -38,7 +39,9 @@ def _table(*columns: str) -> Table:
     return table
 
 
-_NUMBERS: Final = frozenset({"points", "first step", "last step", "count", "events", "in A", "in B", "values"})
+_NUMBERS: Final = frozenset(
+    {"mean ms", "total ms", "share", "points", "first step", "last step", "count", "events", "in A", "in B", "values"}
+)
 
 
 def _rest(total: int) -> Iterator[RenderableType]:
@@ -171,9 +174,34 @@ def render_inspection(report: InspectReport) -> Iterator[RenderableType]:
     """Yields what an inspection has to say."""
     for run in report.runs:
         yield from _inspected_run(run)
+    for profile in report.profiles:
+        yield from _profile(profile)
     yield from _listed("not read: ", report.unreadable, "red")
     yield from _empty_lines(report.empty)
     yield _line(_plural(len(report.runs), "run"), style="bold")
+
+
+def _profile(profile: Profile) -> Iterator[RenderableType]:
+    rank = "" if profile.rank is None else f", rank {profile.rank}"
+    run = f", of run {profile.run}" if profile.run else ""
+    steps = _plural(profile.steps, "step") if profile.steps else "without times of steps"
+    yield _line(f"profile {profile.directory}: {steps}{rank}{run}", style="bold")
+    if profile.parts:
+        table = _table("part of a step", "mean ms", "share")
+        for part in profile.parts:
+            share = "" if part.share is None else f"{part.share:.1%}".replace("%", " %")
+            table.add_row(_line(part.name), f"{part.mean_us / 1000:,.3f}", share)
+        yield table
+    if profile.operators:
+        table = _table("operator", "core", "count", "total ms", "share")
+        for one in profile.operators[: _ROWS // 2]:
+            share = f"{one.share:.1%}".replace("%", " %")
+            row = _line(one.type), _line(one.core), f"{one.count:,}", f"{one.total_us / 1000:,.3f}", share
+            table.add_row(*row)
+        yield table
+    if not profile.parts and not profile.operators:
+        yield _line("  it has neither times of steps nor of operators")
+    yield from _listed("  not read    ", profile.problems, "red")
 
 
 def _inspected_run(run: RunInspection) -> Iterator[RenderableType]:
