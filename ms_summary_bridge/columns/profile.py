@@ -2,8 +2,8 @@
 
 A profile is a directory `<name>_ascend_ms`. On Ascend its `ASCEND_PROFILER_OUTPUT` has `step_trace_time.csv` (a row
 for each step, microseconds of each part), `op_statistic.csv` (a row for each type of operator) and `kernel_details.csv`
-(one for each kernel). On a CPU MindSpore 2.10 writes no such file there, only `trace_view.json`; what it measured of the
-operators is in `FRAMEWORK/cpu_op_type_info_<n>.csv`, in milliseconds.
+(one for each kernel). On a CPU MindSpore 2.10 writes none of these there, only `trace_view.json`; what it measured of
+the operators is in `FRAMEWORK/cpu_op_type_info_<n>.csv`, in milliseconds.
 
 Sources: MindSpore 2.10's mindspore/profiler/analysis/viewer for the names of columns; CANN's documentation of
 `op_statistic`. The files of a CPU are as measured; nothing was run on Ascend.
