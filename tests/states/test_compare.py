@@ -223,6 +223,7 @@ def test_what_changed_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["diff", str(tmp_path / "runs" / "a"), str(tmp_path / "runs" / "b")]) == 1
     out = capsys.readouterr().out
     assert "commit:\n  1111 -> 2222\n" in out
+    assert "loss (loss): not the same from step 2 on, " in out
     assert out.endswith("different\n")
 
 

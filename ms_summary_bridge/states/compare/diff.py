@@ -238,11 +238,10 @@ def render_diff(diff: Diff) -> Iterator[str]:
     elif loss.first_difference is None:
         yield f"loss: the same numbers at all {loss.common} common steps"
     else:
-        names = loss.tag_a if loss.tag_a == loss.tag_b else f"{loss.tag_a} and {loss.tag_b}"
-        parts = "but they stay within their noise" if loss.parts_at is None else f"and part at step {loss.parts_at}"
-        yield f"loss: {names} differ from step {loss.first_difference} on, {parts}; best {_show(loss.best_a)} -> " + (
-            _show(loss.best_b)
-        )
+        names = loss.tag_a if loss.tag_a == loss.tag_b else f"{loss.tag_a}, {loss.tag_b}"
+        apart = "but within their noise" if loss.parts_at is None else f"and apart from step {loss.parts_at} on"
+        best = f"best {_show(loss.best_a)} -> {_show(loss.best_b)}"
+        yield f"loss ({names}): not the same from step {loss.first_difference} on, {apart}; {best}"
     for problem in diff.problems:
         yield f"not read: {problem}"
     yield "the same" if diff.is_same else "different"
