@@ -14,6 +14,8 @@ import os
 import platform
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -202,7 +204,7 @@ def run_training(directory: str, seconds: float, npus: int) -> dict[str, Any]:
     program = [sys.executable, *script]
     if npus > 1:
         msrun = shutil.which("msrun") or str(Path(sys.executable).parent / "msrun")
-        counts = [f"--worker_num={npus}", f"--local_worker_num={npus}", "--master_port=8118", "--join=True"]
+        counts = [f"--worker_num={npus}", f"--local_worker_num={npus}", f"--master_port={free_port()}", "--join=True"]
         program = [msrun, *counts, f"--log_dir={directory}/logs", *script]
     root = str(Path(__file__).resolve().parents[1])
     paths = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))  # msrun asks for `python`
@@ -210,19 +212,35 @@ def run_training(directory: str, seconds: float, npus: int) -> dict[str, Any]:
     environment = {**os.environ, "PATH": paths, "PYTHONPATH": modules}
     began = time.monotonic()
     log = Path(directory, "said.txt")
+    code: int | None = None
     with log.open("wb") as said:
         process = subprocess.Popen(
-            program, cwd=directory, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT
+            program,
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
         try:
-            code: int | None = process.wait(timeout=seconds + START_SECS)
-        except subprocess.TimeoutExpired:
-            code = None
-            process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = process.wait(timeout=seconds + START_SECS)
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # also of what it has started
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     texts = [log, *sorted(Path(directory, "logs").glob("*.log"))] if npus > 1 else [log]
     lines = [line for path in texts for line in path.read_text(errors="replace").splitlines() if line.strip()]
     return {"exit_code": code, "secs": round(time.monotonic() - began, 1), "last_lines": lines[-SHOWN_LINES:]}
+
+
+def free_port() -> int:
+    """Returns a port that nobody listens on now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+    return port
 
 
 def read_metrics(directory: Path) -> dict[str, dict[str, Any]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -29,7 +31,8 @@ from ms_summary_bridge.monitor.watchdog.heartbeat import Beat
 from ms_summary_bridge.monitor.watchdog.telling import Telling
 from ms_summary_bridge.training.distributed import ProcessRank
 from tests.bridge_scripts.runs import wait_until
-from tests.monitor_run import Engine
+from tests.conftest import ROOT, TESTS
+from tests.monitor_run import Engine, strict_lines
 
 RANKS = 64
 THREAD = 0x7F00
@@ -219,6 +222,43 @@ def test_64_watchdogs_of_a_hang_send_one_message(tmp_path: Path, webhook: Webhoo
     assert len(text.encode()) < 1900, "no service cuts it"
 
 
+@pytest.mark.slow
+def test_real_processes_that_hang_and_are_killed_are_one_incident(tmp_path: Path, webhook: Webhook) -> None:
+    """Each has its own watchdog process; what the launcher would do then, ending them, follows from the hang."""
+    section = {"run_id": "run", "watchdog": {"floor": 1}, "alert_actions": [{"webhook": webhook.url}]}
+    command = [sys.executable, str(TESTS / "monitor_scripts" / "dying_loop.py"), str(tmp_path), "hang for long"]
+    processes = []
+    try:
+        for rank in range(4):
+            environment = {**os.environ, "PYTHONPATH": str(ROOT), "RANK_ID": str(rank), "RANK_SIZE": "4"}
+            processes.append(
+                subprocess.Popen(
+                    [*command, json.dumps(section)],
+                    env=environment,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            )
+        wait_until(lambda: bool(webhook.taken), timeout_secs=120)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    run = tmp_path / "default" / "run"
+
+    def is_told(rank: int) -> bool:
+        lines = strict_lines(run / f"rank_{rank}")
+        found = [(line["kind"], line.get("rule")) for line in lines]
+        return ("alert", "death") in found and ("action", "death") in found  # who tells of it, or not
+
+    wait_until(lambda: all(is_told(rank) for rank in range(4)), timeout_secs=120)
+    assert [body["alert"]["rule"] for body in webhook.taken] == ["hang"]
+    incident = webhook.taken[0]["alert"]["fields"]["incident"]
+    assert incident["ranks"] == [0, 1, 2, 3]
+    assert any("dying_loop.py" in line for line in incident["stack"])
+
+
 # ------------------------------------------------------------------ desks
 
 
@@ -267,7 +307,7 @@ def hook(webhook: Webhook, **more: Any) -> ActionConfig:
 
 def test_without_a_shared_directory_rank_0_tells_what_it_knows(tmp_path: Path, webhook: Webhook) -> None:
     """What reaches all ranks is left to rank 0; what is of one host alone is told once for its disk."""
-    ranks = Ranks(4, hook(webhook))
+    ranks = Ranks(4, hook(webhook), gather_secs=3.0)
     for rank in range(4):
         (tmp_path / f"disk-{rank // 2}" / f"rank_{rank}").mkdir(parents=True)
     desks = [ranks.make(tmp_path / f"disk-{rank // 2}", rank) for rank in range(4)]
@@ -361,15 +401,20 @@ def test_ranks_that_a_stop_ends_are_no_incident_of_their_own(tmp_path: Path, web
     assert [body["alert"]["rule"] for body in webhook.taken] == ["nonfinite"]
 
 
-def test_a_new_session_has_incidents_of_its_own(tmp_path: Path, webhook: Webhook) -> None:
+@pytest.mark.parametrize("rule", ["nonfinite", "hang"])
+def test_a_new_session_has_incidents_of_its_own(tmp_path: Path, webhook: Webhook, rule: str) -> None:
+    """Nothing that was said of the last one, such as that it is over, is of the next one."""
+    (tmp_path / "rank_0").mkdir()
     ranks = Ranks(2, hook(webhook))
-    ranks.tell(ranks.make(tmp_path, 0), alert_at(0))
-    wait_until(lambda: len(webhook.taken) == 1)
-    board = Board(str(tmp_path), rank=0, host="node-0", pid=2, window_secs=60.0, began=time.time())
-    board.clear()
-    ranks.tell(ranks.make(tmp_path, 0), alert_at(0))
-    wait_until(lambda: len(webhook.taken) == 2)
+    for session in (1, 2):
+        board = Board(str(tmp_path), rank=0, host="node-0", pid=2, window_secs=60.0, began=time.time())
+        board.clear()
+        for rank in range(2):
+            ranks.tell(ranks.make(tmp_path, rank), alert_at(rank, rule))
+        wait_until(lambda session=session: len(webhook.taken) == session)
+        board.end("lost")
     ranks.close()
+    assert len(webhook.taken) == 2
 
 
 @pytest.mark.parametrize("is_usable", [True, False])

@@ -8,7 +8,9 @@ within some time, another makes the next file of the same kind and tells in its 
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -73,9 +75,13 @@ class Board:
 
     def clear(self) -> None:
         """Forgets incidents of earlier sessions; done by one rank, since the others may be in the next one."""
-        for claim in self._claims():
+        for claim in list(self._claims()):
             if claim.wall_time < self.since:
-                (self._directory / f"{claim.name}.json").unlink(missing_ok=True)
+                for path in self._directory.glob(f"{glob.escape(claim.name)}.*"):
+                    if path.is_dir():
+                        shutil.rmtree(path, ignore_errors=True)
+                    else:
+                        path.unlink(missing_ok=True)
 
     def _claims(self) -> Iterator[Claim]:
         try:

@@ -102,6 +102,7 @@ class IncidentDesk:
         self._incoming: queue.Queue[_Case | None] = queue.Queue()
         self._thread: threading.Thread | None = None
         self._is_closing = threading.Event()
+        self._has_waited = False
         self._sent: dict[int, _Case] = {}  # by the identity of the alarm that was sent
         self._turns: dict[str, deque[float]] = {}  # where the disk does not do
 
@@ -118,11 +119,13 @@ class IncidentDesk:
 
     def adopt(self, actions: Sequence[ActionConfig]) -> None:
         """The training has died: tells of what that was to tell of, and has not."""
+        together = [action for action in actions if action.is_of_incident]
+        if not together:
+            return
         for claim in self._disk(self._board.abandoned) or []:
             reports = self._disk(lambda claim=claim: self._board.reports(claim))  # type: ignore[misc]
             if reports:
                 own = next((report for report in reports if report.rank == self._rank), reports[0])
-                together = [action for action in actions if action.is_of_incident]
                 self._take(_Case(Alert.restore(own.alert), own, together, claim, is_own=False))
 
     def _take(self, case: _Case) -> None:
@@ -204,9 +207,11 @@ class IncidentDesk:
         return True
 
     def _wait_for_rank_0(self) -> bool:
-        """Whether rank 0 has files in this run, for which a short time is given."""
+        """Whether rank 0 has files in this run, for which a short time is given once."""
         place = rank_directory(self._origin.run_directory, 0)
-        until = time.monotonic() + (0.0 if self._is_closing.is_set() else self._patience.gather_secs)
+        is_late = self._has_waited or self._is_closing.is_set()
+        self._has_waited = True
+        until = time.monotonic() + (0.0 if is_late else self._patience.gather_secs)
         while not os.path.isdir(place) and time.monotonic() < until:
             self._is_closing.wait(_POLL_SECS)
         return os.path.isdir(place)
