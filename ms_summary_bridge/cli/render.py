@@ -201,7 +201,7 @@ def _profile(profile: Profile) -> Iterator[RenderableType]:
         yield table
     if not profile.parts and not profile.operators:
         yield _line("  it has neither times of steps nor of operators")
-    yield from _listed("  not read    ", profile.problems, "red")
+    yield from _listed("not read: ", profile.problems, "red")
 
 
 def _inspected_run(run: RunInspection) -> Iterator[RenderableType]:
