@@ -32,6 +32,7 @@ from ms_summary_bridge.monitor.watchdog.telling import Telling
 from ms_summary_bridge.training.distributed import ProcessRank
 from tests.bridge_scripts.runs import wait_until
 from tests.conftest import ROOT, TESTS
+from tests.diagnose.cann_logs import CannLog
 from tests.monitor_run import Engine, strict_lines
 
 RANKS = 64
@@ -224,13 +225,17 @@ def test_64_watchdogs_of_a_hang_send_one_message(tmp_path: Path, webhook: Webhoo
 
 @pytest.mark.slow
 def test_real_processes_that_hang_and_are_killed_are_one_incident(tmp_path: Path, webhook: Webhook) -> None:
-    """Each has its own watchdog process; what the launcher would do then, ending them, follows from the hang."""
+    """Each has its own watchdog process; what the launcher would do then, ending them, follows from the hang.
+
+    All stand still at one place, and CANN's log of rank 1 says why.
+    """
     section = {"run_id": "run", "watchdog": {"floor": 1}, "alert_actions": [{"webhook": webhook.url}]}
     command = [sys.executable, str(TESTS / "monitor_scripts" / "dying_loop.py"), str(tmp_path), "hang for long"]
     processes = []
     try:
         for rank in range(4):
             environment = {**os.environ, "PYTHONPATH": str(ROOT), "RANK_ID": str(rank), "RANK_SIZE": "4"}
+            environment["ASCEND_PROCESS_LOG_PATH"] = str(tmp_path / "logs")
             processes.append(
                 subprocess.Popen(
                     [*command, json.dumps(section)],
@@ -240,6 +245,7 @@ def test_real_processes_that_hang_and_are_killed_are_one_incident(tmp_path: Path
                     start_new_session=True,
                 )
             )
+        CannLog(tmp_path / "logs", processes[1].pid).error(time.time(), "EL0004", "Failed to allocate memory.")
         wait_until(lambda: bool(webhook.taken), timeout_secs=120)
     finally:
         for process in processes:
@@ -256,7 +262,15 @@ def test_real_processes_that_hang_and_are_killed_are_one_incident(tmp_path: Path
     assert [body["alert"]["rule"] for body in webhook.taken] == ["hang"]
     incident = webhook.taken[0]["alert"]["fields"]["incident"]
     assert incident["ranks"] == [0, 1, 2, 3]
+    assert incident["first_rank"] == 1
+    assert "rank 1 has CANN's error EL0004: memory cannot be allocated" in webhook.taken[0]["text"]
     assert any("dying_loop.py" in line for line in incident["stack"])
+    (report,) = (run / "rank_1").glob("hang-*.txt")
+    assert "CANN's log: EL0004 (memory cannot be allocated): " in report.read_text()
+    (death,) = [
+        line for line in strict_lines(run / "rank_1") if line.get("rule") == "death" and line["kind"] == "alert"
+    ]
+    assert len(death["fields"]["cann_log"]) == 1
 
 
 # ------------------------------------------------------------------ desks
