@@ -196,6 +196,7 @@ OTHER_COMMANDS = {
     ("mkdocs", "build", "--strict", "--quiet", "--site-dir"),
     ("./tools/bench", "callback"),
     ("./tools/matrix",),
+    ("./tools/ascend_check", "--seconds", "600", "--npus", "8"),
     ("python", "-m", "ipykernel", "install", "--user", "--name", "mindspore"),
     ("tensorboard", "--logdir"),
     ("mindinsight", "start", "--summary-base-dir"),
