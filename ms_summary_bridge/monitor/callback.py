@@ -254,14 +254,6 @@ class MindSporeTransformersMonitor(HookNames, MonitorSession, Callback):
         facts.parameters = lambda: trainable_parameters(parameters)
         facts.pipeline_stages = int(mindspore.get_auto_parallel_context("pipeline_stages"))
         bridge = find_bridge(others)
-        summary = find_gradient_summary(parameters)
-        beside = Beside(
-            others,
-            parameters,
-            self.faults,
-            take_squares=None if summary is None else summary.take_squares,
-            pipeline_stages=facts.pipeline_stages,
-        )
         if is_watched:
             self._watchdog.begin(find_process_rank(), facts.initial_step)
         measuring, tells = join(parameters, "monitor", lambda: Measuring(facts, self.faults.warn))
@@ -272,10 +264,20 @@ class MindSporeTransformersMonitor(HookNames, MonitorSession, Callback):
             learning_rates=self._miss_rates,
             bridge=bridge,
             watchdog=self._watchdog,
-            beside=beside,
         )
         self._tap = self._recorder.tap
         measuring.time_callbacks(others, self._watchdog.heartbeat)
+        # Behind the timers, around which its own stand.
+        summary = find_gradient_summary(parameters)
+        beside = Beside(
+            others,
+            parameters,
+            self.faults,
+            wants_parts=any(metric.name == "sub_losses" for metric in self._config.metrics),
+            take_squares=None if summary is None else summary.take_squares,
+            pipeline_stages=facts.pipeline_stages,
+        )
+        self._recorder.listen(beside)
         self._commands = AlarmCommands(self._recorder, others, lambda path: save_checkpoint(parameters, path))
         meet_loss_monitors(others, self._config, self.faults)
 

@@ -22,7 +22,6 @@ from ms_summary_bridge.monitor.alarms.device_rules import metrics_of_rules
 from ms_summary_bridge.monitor.alarms.stop import StopAgreement
 from ms_summary_bridge.monitor.model.config import Bounds, MonitorConfig
 from ms_summary_bridge.monitor.model.sample import Note, Sample, strict_numbers
-from ms_summary_bridge.monitor.ranks.own_numbers import OwnNumbers
 from ms_summary_bridge.monitor.sinks.backends import make_sinks, require_backends, summary_directory
 from ms_summary_bridge.monitor.sinks.launch import RankCheck
 from ms_summary_bridge.monitor.sinks.run_record import choose_run_directory, describe_run
@@ -30,6 +29,7 @@ from ms_summary_bridge.monitor.sinks.viewer_steps import NearBridge, ViewerSteps
 from ms_summary_bridge.monitor.sinks.writer import Sink, Writer
 from ms_summary_bridge.monitor.steps.beside import Beside
 from ms_summary_bridge.monitor.steps.call_queue import CallQueue, Patience
+from ms_summary_bridge.monitor.steps.own_numbers import OwnNumbers
 from ms_summary_bridge.monitor.steps.sampling import Sampling
 from ms_summary_bridge.monitor.steps.step_reader import StepReader
 from ms_summary_bridge.monitor.steps.step_tap import StepTap
@@ -109,14 +109,12 @@ class Recorder:
         bridge: NearBridge | None = None,
         tells_beginnings: bool = True,
         watchdog: WatchdogLink | None = None,
-        beside: Beside | None = None,
     ) -> None:
         """A training begins; rank, device and host are filled in here.
 
         `measuring` measures it, for others too: `tells` says whether nobody else tells it when steps begin and end, and
         `tells_beginnings` whether `StepTap.begin_step` will be called. The `watchdog` is told of every step, of where
-        files go and of checkpoints; its alarms are recorded like others. What is told `beside` the outputs of steps is
-        recorded with them.
+        files go and of checkpoints; its alarms are recorded like others.
         """
         self._place = place = self._given_place or find_process_rank()
         self.training = msgspec.structs.replace(
@@ -165,9 +163,8 @@ class Recorder:
             interval=interval_secs(self.config, place.ranks),
             every=self.config.per_print_step,
             initial_step=training.initial_step,
-            beside=beside,
         )
-        self._beside = beside
+        self._beside: Beside | None = None
         limits = self.config.callback.warn_on_value
         bounds = limits.get("loss", Bounds())
         divisor = training.loss_divisor  # of the loss as the network returns it
@@ -196,6 +193,10 @@ class Recorder:
         if place.rank == 0 and place.rank not in valid and "loss" in names:
             text = f"in this pipeline only ranks {valid[0]} to {valid[-1]}, its last stage, have the training's loss; "
             self.note("start", text + "that of rank 0 is another number", level=logging.INFO)
+
+    def listen(self, beside: Beside) -> None:
+        """What is told beside the outputs of steps is recorded with them, from now on."""
+        self._beside = self._reader.beside = beside
 
     def _make_sinks(self) -> list[Sink]:
         """Is called by the writing thread, because a disk may be slow."""

@@ -3,8 +3,9 @@
 Imports no mindspore.
 
 Source: MindFormers 1.9.0, `core/callback/callback.py`: MFLossMonitor reads the parts of the loss and sets them to zero
-before any callback behind it runs, and TrainingStateMonitor does so with the loss of the device. So they are taken as
-these hand them to their own output, already read.
+before any callback behind it runs, and TrainingStateMonitor does so with the loss of the device. So the parts are read
+before that hook of MFLossMonitor, as copies: its own arrays share memory with what it sets to zero, on a CPU. The loss
+of the device is taken as TrainingStateMonitor hands it to its own output, already read.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import math
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -21,10 +23,11 @@ from ms_summary_bridge.training.parameters import TrainingParameters
 
 __all__ = ["Beside"]
 
-# Arguments of MFLossMonitor.print_output_info, by the names that it prints, and what says whether the model has it.
+_REGISTER: Final = "mindformers.utils.parameter_register"
+# Parameters that hold the parts, the names by which MFLossMonitor prints them, and what says whether the model has it.
 _PARTS: Final = {
-    "main_loss": ("lm_loss", ""),
-    "extra_loss": ("load_balancing_loss", "is_moe_model"),
+    "lm_loss": ("lm_loss", ""),
+    "aux_loss": ("load_balancing_loss", "is_moe_model"),
     "mtp_loss": ("mtp_loss", "is_mtp_model"),
     "indexer_loss": ("indexer_loss", ""),
 }
@@ -35,8 +38,9 @@ _SUMMED: Final = ("micro_batch_interleave_num", "gradient_accumulation_steps")
 class Beside:
     """What stands beside the monitor in one training, and was told since the last step.
 
-    `take_squares` of a GradientSummary in the network gives the squares of the gradients recorded last, once; it is
-    None without one. A pipeline sums the loss of the device over its micro batches too.
+    The parts of the loss are read where it `wants_parts`. `take_squares` of a GradientSummary in the network gives the
+    squares of the gradients recorded last, once; it is None without one. A pipeline sums the loss of the device over
+    its micro batches too.
     """
 
     def __init__(
@@ -45,6 +49,7 @@ class Beside:
         parameters: TrainingParameters,
         faults: Faults,
         *,
+        wants_parts: bool,
         take_squares: Callable[[], Any] | None,
         pipeline_stages: int,
     ) -> None:
@@ -61,8 +66,8 @@ class Beside:
             if "MFLossMonitor" in names:
                 summed = (*_SUMMED, "mirco_size") if pipeline_stages > 1 else _SUMMED  # its own spelling
                 self._divisor = math.prod(max(1, int(getattr(callback, name, None) or 1)) for name in summed)
-                if getattr(callback, "print_separate_loss", False):
-                    self._tap(callback, "print_output_info", self._hear_parts)
+                if wants_parts and getattr(callback, "print_separate_loss", False):
+                    self._tap(callback, "on_train_step_end", self._read_parts)
             elif "TrainingStateMonitor" in names and getattr(callback, "device_local_loss_format", None):
                 self._tap(callback, "_output", self._hear_output)
 
@@ -110,13 +115,15 @@ class Beside:
         self._faults.warn("sink sums", "over the steps of a data sink parts of the loss are sums: they are left out")
         return False
 
-    def _hear_parts(self, callback: Any, given: dict[str, Any]) -> None:
-        for argument, (name, owner) in _PARTS.items():
-            if owner and not getattr(callback, owner, False):
+    def _read_parts(self, callback: Any, given: dict[str, Any]) -> None:
+        register = sys.modules[_REGISTER].parameter_register
+        known = set(register.keys())
+        for parameter, (name, owner) in _PARTS.items():
+            if parameter not in known or (owner and not getattr(callback, owner, False)):
                 continue
-            number = None if given.get(argument) is None else to_number(given[argument])
+            number = to_number(register.get(parameter))
             if number is not None:
-                self._told[name] = number
+                self._told[name] = float(callback._fix_loss_for_parallel(number, print_warning=False))
 
     def _hear_output(self, callback: Any, given: dict[str, Any]) -> None:
         if given.get("tag") == _DEVICE_LOSS and (number := to_number(given.get("data"))) is not None:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from ms_summary_bridge.monitor.alarms.alarms import Alarms
 from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.model.sample import Note, Sample
-from ms_summary_bridge.monitor.ranks.own_numbers import OwnNumbers
 from ms_summary_bridge.monitor.steps.end_summary import EndSummary
 from ms_summary_bridge.monitor.steps.measurement import Measurement
+from ms_summary_bridge.monitor.steps.own_numbers import OwnNumbers
 from ms_summary_bridge.monitor.steps.step_reader import Reading
 from ms_summary_bridge.monitor.steps.warn_on_value import WarnOnValue
 from ms_summary_bridge.training.facts import Window

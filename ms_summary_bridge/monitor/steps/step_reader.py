@@ -37,8 +37,7 @@ class Reading(StepOutputs):
 class StepReader:
     """Reads steps. A sample is due with the first one, and then every `interval` seconds, and every `every` steps too.
 
-    `rates` are None where learning rates are not measured; the training counts from `initial_step`. What is told
-    `beside` the outputs is added to them.
+    `rates` are None where learning rates are not measured; the training counts from `initial_step`.
     """
 
     def __init__(
@@ -49,11 +48,11 @@ class StepReader:
         interval: float,
         every: int | None,
         initial_step: int,
-        beside: Beside | None = None,
     ) -> None:
         self._faults = faults
         self._rates = rates
-        self._beside = beside
+        self.beside: Beside | None = None
+        """What tells more of steps than their outputs do."""
         self._interval = interval
         self._every = every
         self._sampled_step = initial_step  # of the last one by steps
@@ -67,9 +66,9 @@ class StepReader:
         """Reads a step that ended at `ended_at`; `number` is its loss if that was read already."""
         reading = self._read_outputs(outputs, given) if number is None else Reading(number)
         reading.is_due = self._is_due(step, ended_at)
-        if self._beside is not None:
+        if self.beside is not None:
             try:
-                self._beside.fill(reading, is_due=reading.is_due)
+                self.beside.fill(reading, is_due=reading.is_due)
             except Exception as error:  # a tensor whose computation failed raises what it likes
                 self._faults.warn("beside", f"what others tell of a step cannot be read: {error!r}")
         # They are those of this step now. Nobody is asked for what the step's own outputs say.
