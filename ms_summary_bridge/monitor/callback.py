@@ -175,7 +175,8 @@ class MindSporeTransformersMonitor(HookNames, MonitorSession, Callback):
         except Exception as error:
             self.faults.fail("on_train_step_end", error)
         if self._gathers:
-            self._gather(TrainingParameters(run_context.original_args()).get("cur_step_num"))
+            parameters = self._parameters if run_context is self._context else run_context.original_args()
+            self._gather(TrainingParameters(parameters).get("cur_step_num"))
 
     def _end_any_step(self, run_context: Any, now: float) -> None:
         """Ends the first step, or one of a loop of the user's own, which may hand over less or something else."""

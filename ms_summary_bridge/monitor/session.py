@@ -112,7 +112,7 @@ class MonitorSession:
                     self.faults,
                     lambda step, values, text: self._recorder.take_all(step, values, text),
                 )
-            if self._gathering.is_off:
+            if self._gathering.passes(number):
                 return
             began, before = time.monotonic(), self._watchdog.heartbeat.phase
             self._watchdog.heartbeat.turn(_COMPUTE, began)

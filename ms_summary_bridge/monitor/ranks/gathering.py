@@ -54,6 +54,15 @@ class Gathering:
         self.is_off = False
         """Whether there is nothing to gather, or it has failed: then this rank calls no collective any more."""
 
+    def passes(self, number: int | None) -> bool:
+        """Notes a step after which there is nothing to do; returns whether it is such a one. It takes no time."""
+        number = self._last + 1 if number is None else number
+        if not self.is_off:
+            if self._pending is not None or self._gather is None or number // self._every != self._last // self._every:
+                return False
+            self._last = number
+        return True
+
     def end_step(self, number: int | None, read: Callable[[], tuple[int, dict[str, float]]]) -> None:
         """A step has ended on this rank, and so it does on all others.
 
@@ -61,8 +70,6 @@ class Gathering:
             number: MindSpore's number of the step in this session; None to count them.
             read: Reads this rank's values: the step of the training, and values by name. May raise anything.
         """
-        if self.is_off:
-            return
         last, number = self._last, self._last + 1 if number is None else number
         self._last = number
         if not self._take():  # the ranks do not agree, and all of them know by now
