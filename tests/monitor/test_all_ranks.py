@@ -8,6 +8,9 @@ import math
 import os
 import subprocess
 import sys
+import threading
+import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ import pytest
 
 from ms_summary_bridge.errors import ConfigError
 from ms_summary_bridge.monitor import load_config
+from ms_summary_bridge.monitor.ranks import gathering as gathering_module
 from ms_summary_bridge.monitor.ranks.gathering import Gathering
 from ms_summary_bridge.monitor.ranks.statistics import join_rows, make_row
 from ms_summary_bridge.training.distributed import ProcessRank
@@ -148,6 +152,59 @@ def test_without_communication_it_is_left_out_by_name(caplog: pytest.LogCaptureF
     assert gathering.is_off
     (record,) = caplog.records
     assert "aggregate: left out on this rank, this program has not imported mindspore" in record.getMessage()
+
+
+class Collective:
+    """Stands for MindSpore's AllGather among two ranks, the other of which has this one's numbers."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sent: list[Any] = []
+        self.taken = 0
+        self.is_waiting = threading.Event()
+        self.is_waiting.set()
+        monkeypatch.setattr(Gathering, "_connect", lambda gathering: self.connect(gathering))
+
+    def connect(self, gathering: Gathering) -> str:
+        gathering._gather = self.gather
+        return ""
+
+    def gather(self, row: Any) -> Collective:
+        self.sent.append(row)
+        return self
+
+    def asnumpy(self) -> Any:
+        self.is_waiting.wait()
+        self.taken += 1
+        return np.stack([self.sent[-1]] * 2)
+
+
+def test_a_sink_counts_when_a_multiple_lies_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    collective, told = Collective(monkeypatch), []
+    gathering = Gathering(("loss",), 10, Faults("test"), lambda *what: told.append(what[0]))
+    for number in (4, 8, 12, 16, 20, 24, 50, 54, 59):
+        if not gathering.passes(number):
+            gathering.end_step(number, partial(tuple, [1000 + number, {"loss": 1.0}]))
+    assert len(collective.sent) == 1 + 3, "one to agree"
+    assert told == [1012, 1020, 1050]
+
+
+def test_a_rank_that_does_not_come_is_waited_for_by_the_collective_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At the end of a training too, where the last numbers are still on their way."""
+    monkeypatch.setattr(gathering_module, "_LAST_SECS", 0.2)
+    collective = Collective(monkeypatch)
+    gathering = Gathering(("loss",), 1, Faults("test"), lambda *told: None)
+    gathering.end_step(1, lambda: (1, {}))
+    gathering.end_step(2, lambda: (2, {"loss": 1.0}))
+    taken = collective.taken
+    collective.is_waiting.clear()
+    begin = time.monotonic()
+    gathering.end()
+    assert time.monotonic() - begin < 30
+    assert (collective.taken, gathering.is_off) == (taken, True)
+    assert "the last values of all ranks have not come" in caplog.text
+    collective.is_waiting.set()
 
 
 @pytest.mark.mindspore
