@@ -69,6 +69,9 @@ class GradientSummary(nn.Cell):
     operators, so SummaryBridge (and SummaryCollector) collect them: histograms `gradient/<parameter>` and the scalar
     `gradient/global_norm`, over all parameters that the optimizer has.
 
+    The squares of each parameter's gradients are kept beside that, one number for each: of these the monitor makes
+    `local_grad_norm` and `local_grad_norms`.
+
     In graph mode a second graph is compiled at the first step that is not recorded; the steps between cost nothing
     more. In data sink mode, where MindSpore compiles this cell into another, every step records. What shows only in the
     first step (sparse gradients, as of an embedding with `sparse=True`; a sens of several numbers) gets one warning,

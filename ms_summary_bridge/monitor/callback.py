@@ -268,6 +268,8 @@ class MindSporeTransformersMonitor(HookNames, MonitorSession, Callback):
         )
         self._tap = self._recorder.tap
         measuring.time_callbacks(others, self._watchdog.heartbeat)
+        self._commands = AlarmCommands(self._recorder, others, lambda path: save_checkpoint(parameters, path))
+        meet_loss_monitors(others, self._config, self.faults)
         # Behind the timers, around which its own stand.
         summary = find_gradient_summary(parameters)
         beside = Beside(
@@ -279,8 +281,6 @@ class MindSporeTransformersMonitor(HookNames, MonitorSession, Callback):
             pipeline_stages=facts.pipeline_stages,
         )
         self._recorder.listen(beside)
-        self._commands = AlarmCommands(self._recorder, others, lambda path: save_checkpoint(parameters, path))
-        meet_loss_monitors(others, self._config, self.faults)
 
     def _end(self, reason: str) -> None:
         self._tap, self._context, self._parameters = None, None, {}

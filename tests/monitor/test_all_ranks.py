@@ -178,6 +178,19 @@ class Collective:
         return np.stack([self.sent[-1]] * 2)
 
 
+def test_a_fault_before_the_first_collective_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(gathering: Gathering) -> str:
+        raise RuntimeError("broken on purpose")
+
+    monkeypatch.setattr(Gathering, "_connect", fail)
+    gathering = Gathering(("loss",), 1, Faults("test"), lambda *told: None)
+    gathering.end_step(1, lambda: (1, {}))
+    assert gathering.passes(2)
+    assert "communication cannot be asked: RuntimeError('broken on purpose')" in caplog.text
+
+
 def test_a_sink_counts_when_a_multiple_lies_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     collective, told = Collective(monkeypatch), []
     gathering = Gathering(("loss",), 10, Faults("test"), lambda *what: told.append(what[0]))

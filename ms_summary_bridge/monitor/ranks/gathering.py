@@ -99,7 +99,10 @@ class Gathering:
 
     def _begin(self, number: int) -> None:
         """Finds out whether ranks can be asked, and compares what each was told to do. The same on all ranks."""
-        reason = self._connect()
+        try:
+            reason = self._connect()
+        except Exception as error:  # of a version that says it otherwise, on all ranks alike
+            reason = f"communication cannot be asked: {error!r}"
         if reason:
             self._leave(reason)
             return
@@ -116,7 +119,7 @@ class Gathering:
 
         if not management.GlobalComm.INITED:
             return "communication is not initialised: call mindspore.communication.init() before the training"
-        if (ranks := int(get_group_size())) <= 1:
+        if get_group_size() <= 1:
             return "there is one rank: its own values are all there is"
         self._rank = int(get_rank())
         operation = mindspore.ops.AllGather()
@@ -124,7 +127,7 @@ class Gathering:
         def gather(row: npt.NDArray[np.float32]) -> Any:
             return operation(mindspore.Tensor(row[np.newaxis]))
 
-        self._gather, self._ranks = gather, ranks
+        self._gather = gather
         return ""
 
     def _send(self, step: int, row: npt.NDArray[np.float32]) -> None:

@@ -78,7 +78,8 @@ class Beside:
         if self._local_loss is not None:
             reading.local_loss, self._local_loss = self._local_loss, None
         if is_due and self._take_squares is not None and reading.local_squares is None:
-            reading.local_squares = self._take_squares()
+            squares = self._take_squares()
+            reading.local_squares = None if reading.overflow else squares  # which then say nothing
 
     def end(self) -> None:
         """Takes off what was put around the methods of others."""
