@@ -25,13 +25,15 @@ from ms_summary_bridge.monitor.alarms.incidents.board import Board
 from ms_summary_bridge.monitor.alarms.incidents.report import stack_now
 from ms_summary_bridge.monitor.alarms.stop import StopAgreement
 from ms_summary_bridge.monitor.model.config import Bounds, MonitorConfig
-from ms_summary_bridge.monitor.model.sample import Note, strict_numbers
+from ms_summary_bridge.monitor.model.sample import Note, Sample, strict_numbers
 from ms_summary_bridge.monitor.sinks.backends import make_sinks, require_backends, summary_directory
 from ms_summary_bridge.monitor.sinks.launch import RankCheck
 from ms_summary_bridge.monitor.sinks.run_record import choose_run_directory, describe_run
 from ms_summary_bridge.monitor.sinks.viewer_steps import NearBridge, ViewerSteps
 from ms_summary_bridge.monitor.sinks.writer import Sink, Writer
+from ms_summary_bridge.monitor.steps.beside import Beside
 from ms_summary_bridge.monitor.steps.call_queue import CallQueue, Patience
+from ms_summary_bridge.monitor.steps.own_numbers import OwnNumbers
 from ms_summary_bridge.monitor.steps.sampling import Sampling
 from ms_summary_bridge.monitor.steps.step_reader import StepReader
 from ms_summary_bridge.monitor.steps.step_tap import StepTap
@@ -146,8 +148,10 @@ class Recorder:
         config = msgspec.structs.replace(
             self.config, metrics=(*self.config.metrics, *metrics_of_rules(self.config, self.training))
         )
+        several = place.ranks > 1 and self.config.aggregate
+        self._own = OwnNumbers(several, self.training, self.faults) if several else None
         self._sampling = Sampling(
-            config, measuring, self.alarms, self._writer.put, self.faults, wall_clock=self._wall_clock
+            config, measuring, self.alarms, self._writer.put, self.faults, wall_clock=self._wall_clock, own=self._own
         )
         measurement = self._sampling.measurement
         self.queue = CallQueue(
@@ -165,6 +169,7 @@ class Recorder:
             every=self.config.per_print_step,
             initial_step=training.initial_step,
         )
+        self._beside: Beside | None = None
         limits = self.config.callback.warn_on_value
         bounds = limits.get("loss", Bounds())
         divisor = training.loss_divisor  # of the loss as the network returns it
@@ -193,6 +198,10 @@ class Recorder:
         if place.rank == 0 and place.rank not in valid and "loss" in names:
             text = f"in this pipeline only ranks {valid[0]} to {valid[-1]}, its last stage, have the training's loss; "
             self.note("start", text + "that of rank 0 is another number", level=logging.INFO)
+
+    def listen(self, beside: Beside) -> None:
+        """What is told beside the outputs of steps is recorded with them, from now on."""
+        self._beside = self._reader.beside = beside
 
     def _make_sinks(self) -> list[Sink]:
         """Is called by the writing thread, because a disk may be slow."""
@@ -257,6 +266,8 @@ class Recorder:
         """Deals with what was noted, on the writing thread."""
         self._hear_watchdog()
         self.queue.gather()
+        if self._own is not None:
+            self._own.refresh()
 
     def _hear_watchdog(self) -> None:
         for message in self._watchdog.hear():
@@ -291,7 +302,11 @@ class Recorder:
                 self.measuring.step_clock.pause(self._clock())
                 self.measuring.step_clock.settle()
                 self._sampling.measurement.close()
+                if self._own is not None:
+                    self._own.close()
         finally:
+            if self._beside is not None:
+                self._beside.end()
             self._writer.flush(self._patience.close_secs)  # the run's directory is known then
             self._hear_watchdog()
             self._writer.put(self._end_note(reason))
@@ -313,6 +328,20 @@ class Recorder:
         )
         level = logging.INFO if self.training.rank == 0 else None
         return Note(kind="end", step=self.step, wall_time=self._wall_clock(), text=text, fields=fields, level=level)
+
+    def read_own(self) -> tuple[int, dict[str, float]]:
+        """Returns the last step, which is read and dealt with now, and what it says of this rank, for the others."""
+        self.finish_step()
+        step, values = self._own.take() if self.queue.settle() and self._own is not None else (0, {})
+        return self.step, values if step == self.step else {}
+
+    def take_all(self, step: int, values: dict[str, float], text: str) -> None:
+        """Takes the values of a step over all ranks, by names below `all/`, and the same in words."""
+        said = f"all {self.training.ranks} ranks at step {step}: {text}"
+        steps = self.config.aggregate_steps
+        sample = Sample(step=step, interval_steps=steps, values=values, of_all=said)
+        sample.wall_time, sample.monotonic = self._wall_clock(), self._clock()
+        self._writer.put(sample)
 
     def finish_step(self) -> None:
         """Reads the step that has ended last, though no other begins."""

@@ -151,7 +151,7 @@ class Alarms:
 
     def observe_sample(self, sample: Sample) -> None:
         """Takes one sample, on the thread that writes."""
-        if not self._samples:
+        if not self._samples or sample.of_all:
             return
         values = {name: value for name, value in sample.values.items() if name not in STEP_METRICS}
         self._seen.update(values)
