@@ -1,6 +1,82 @@
-"""Runs as plain data for the page: a row for each in the comparison, and all of one run.
+"""Runs as plain data for the page: a row for each in the table, and all of one run.
 
-Imports no tensorboard.
+Imports no tensorboard. All answers are strict JSON below `data/plugin/mindspore/`. Times are seconds since the epoch,
+spans are seconds, sizes bytes. A number that is not finite is the text `nan`, `inf` or `-inf` where it stands alone,
+and null in a list of points. What is not known is null, an empty text, list or object.
+
+`GET runs?cursor=C`: what has changed since the answer that gave the cursor C; everything without one. An idle answer has
+no rows.
+
+    cursor      opaque text for the next question
+    is_full     whether `rows` are all there are: forget what was known (no cursor, or one of another process)
+    rows        rows that are new or have changed, whole; see below
+    removed     keys of runs that are gone
+    tag_sets    {id: [tag, ...]} that were not sent yet; a row names its set by `tag_set`
+    settings    null where nothing changed; else [{name, known, distinct, usual}], those that differ most first: how many
+                runs have it, how many values it has among those, the value most have (first seen of several)
+    tags        null where nothing changed; else [{tag, runs}] of scalars, those of most runs first
+    is_known    whether the first look at the directory has ended
+    unread      runs that are not read to their end yet
+    left_out    older runs beyond the most that are shown (they have rows with a state, but are not read whole)
+    problems    texts: what of the logdir could not be read
+    fault       what of ours went wrong; empty for nothing
+    source      the logdir
+    now         the server's clock
+    advice      null; where there is no run: {title, text, examples: [{title, code}]}
+
+A row:
+
+    key         unique and stable
+    name        path below the logdir (`.` for itself); `job/summary` is `job`
+    group       the name's folder: all before the last slash
+    directory   where it is
+    formats     of `mindspore`, `tensorboard`, `journal`
+    ranks       how many processes trained
+    is_read     whether all that is there has been read at least once: before that `state`, `last_step`, `loss.last` and
+                alarms are known by the ends of the files, minima, maxima and counts are of what was read so far
+    state       `reading` (not looked at yet), `non-finite`, `failed`, `stalled`, `running`, `ended`, `unknown`
+    life        the same without regard to the loss, of a non-finite one
+    evidence    [text, ...], the strongest first: what the state is known by
+    last_step   the highest that was trained
+    first_time, last_write, duration_secs
+    rate        {unit: number}: `steps/s`, `samples/s`, `tokens/s`
+    loss        null or {tag, last, last_step, best, best_step, count, nonfinite, spark: [[step, value], ...]}, at most 64
+                points; `best` null where no value was finite
+    eval        {name: {value, step, best, best_step}} without the `eval/` of the tag; best is the highest, of a loss or
+                an error the lowest
+    health      {level, text, alarms, critical, nonfinite, nonfinite_tags, nonfinite_step, damaged, problems: [text]}:
+                level `ok`, `warning` or `critical`; `text` says it in a few words, empty if ok; `nonfinite` counts
+                scalars' and histograms' points with a value that is not finite, `nonfinite_step` is the first such step;
+                `problems` tell what is wrong with files, each with its path
+    settings    {name: number, text or truth value}: lineage, hyperparameters, what the journal's header says
+    tag_set     see above
+    links       {runs: [name, ...], dashboards: [id, ...]}: how TensorBoard calls the run (one for each rank), and which
+                of its pages have something of it: `scalars`, `histograms`, `graphs`, `images`, `hparams`, `text`, `mesh`
+
+`GET run?key=K`: 404 where there is none, else
+
+    row, directory, files (count), bytes, events, fault
+    lineage     {parts, hparams: [[name, value]], metrics: [[name, value]], status, start_time, end_time}
+    pipeline    {stages, error}
+    nonfinite   {tags, affected, charts: [{tag, kind, total, affected, nan, pos_inf, neg_inf, first_step, last_step,
+                points: [[step, nan, inf]]}]}: kind `scalar` or `histogram`, worst first by step
+    metrics     [{tag, count, nonfinite, first_step, last_step, last, min, min_step, max, max_step, mean}]
+    timeline    [{kind, step, wall_time, text, severity, tag}] by time; kind `milestone`, `alarm`, `checkpoint`,
+                `restart`, `evaluation`, `hang`, `stop`, `end`
+    ranks       [{rank, host, state, life, evidence, step, loss, loss_step, rate, rate_unit, memory, last_time}]
+    heat_tags   tags that `GET ranks` can draw; empty for a run of one process
+    profiles    [{number, name, path, bytes}] of MindSpore's profiler beside the run; `GET profile?key=K&number=N` has one
+    reading     {damaged: [{file, start, end, reason}], damaged_count, incomplete: [{file, offset}], lost: [text],
+                problems: [text]}
+    journal     null or {directory, alerts, alert_counts, warning_counts, end, stop}
+
+`GET series?tag=T&key=K1&key=K2&points=500`: the curves of a tag. {tag, series: [{key, steps, times, values}]}, in the
+order of the keys, runs without it left out; each part of a long curve shows its lowest and its highest point.
+
+`GET metric?tag=T`: {tag, runs: {key: {count, nonfinite, last, last_step, min, min_step, max, max_step, mean}}}.
+
+`GET ranks?key=K&tag=T&columns=200`: {tag, ranks: [number], steps: [step], values: [[value for each step] for each rank]};
+a step stands for those up to the next one, and shows the value that lies farthest from the median of the ranks.
 """
 
 from __future__ import annotations
