@@ -2,7 +2,8 @@
 
 What MindSpore's names say: a parameter is called by the cells around it (`layer1.0.conv1.weight`), a scope by the same
 cells with their classes (`layer1-SequentialCell/0-Bottleneck/conv1-Conv2d`) behind those of the cells that train, which
-parameters leave out; gradients stand below `Gradients`; an optimizer's state is called `<state>.<weight>`.
+parameters leave out; gradients stand below `Gradients`; an optimizer's state is called `<state>.<weight>` and taken in
+no scope in which the weight is not.
 
 What TensorBoard makes of them (`hierarchy.ts`, detectSeriesUsingNumericSuffixes and groupSeries): five or more
 operators of one kind in one scope become one box where their names differ by the number at the end alone, and those
@@ -102,14 +103,14 @@ class ParameterPlaces:
     def find(self) -> list[tuple[str, str]]:
         """Returns scope and name of each; an empty scope for one that nothing takes."""
         found = [self._find_one(number, name) for number, name in enumerate(self._parameters)]
-        crowd = Counter(scope for scope, _ in found)
+        crowd = Counter(scope for scope, name in found if "/" not in name)
         optimizers = {scope for scope, name in found if "/" in name}
         places = []
-        for scope, name in found:
+        for (scope, name), uses in zip(found, self._uses, strict=True):
             inner, _, leaf = name.rpartition("/")
-            if scope in optimizers:
-                inner = f"{_STATE_SCOPE}/{inner}"
-            elif crowd[scope] > _CROWD:
+            if scope in optimizers and (inner or not self._is_forward(scope) or set(uses) == {scope}):
+                inner = f"{'optimizer_' if self._is_forward(scope) else ''}{_STATE_SCOPE}/{inner}"
+            elif not inner and crowd[scope] > _CROWD:
                 inner = _CROWD_SCOPE
             places.append((f"{scope}/{inner}".strip("/"), leaf))
         return places
@@ -120,7 +121,7 @@ class ParameterPlaces:
         flat = name.replace("/", "_")
         if not uses:
             return "", flat
-        if not forward and (state := self._split_state(name, uses)) is not None:
+        if (state := self._split_state(name, uses)) is not None:
             return reduce(common_scope, uses), state
         if forward and (layer := self._find_layer(name.split("."), forward)) is not None:
             scope, depth = layer
@@ -134,7 +135,7 @@ class ParameterPlaces:
             return None
         for first in range(1, len(parts)):
             weight = self._of_name.get(".".join(parts[first:]))
-            if weight is not None and not set(uses).isdisjoint(self._uses[weight]):
+            if weight is not None and set(uses) <= set(self._uses[weight]):
                 return "/".join(part.replace("/", "_") for part in (".".join(parts[:first]), *parts[first:]) if part)
         return None
 
