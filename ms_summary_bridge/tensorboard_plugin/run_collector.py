@@ -31,7 +31,7 @@ __all__ = ["RunCollector"]
 
 _SHORTEST_PAUSE: Final = 2.0
 _IDLE_SHARE: Final = 20
-"""Looking for files may take one part in so many of the time."""
+"""Looking at the ends of files may take one part in so many of the time."""
 _WORK_SECS: Final = 0.05
 _BUDGET_SECS: Final = 0.5
 _WATCH_SECS: Final = 3.0  # while much is read, states are looked at as often
@@ -76,6 +76,7 @@ class RunCollector:
         self._journals: dict[str, JournalFacts] = {}
         self._strangers: dict[str, int] = {}  # files with a journal's name that are none, by their size
         self._next_watch = float("-inf")
+        self._watch_secs = 0.0
         self._look_lock = threading.Lock()  # of the beginning and end of a look
         self._next_look = float("-inf")
         self._found = threading.Event()
@@ -198,9 +199,7 @@ class RunCollector:
     # ------------------------------------------------------------------ one look
 
     def _look_once(self) -> None:
-        pause = _SHORTEST_PAUSE
         try:
-            began = time.thread_time()
             with self._lock:
                 self._fault = ""
             self._watch()
@@ -208,7 +207,6 @@ class RunCollector:
             while self._watcher.unread:
                 self._watch()
             self._arrange()
-            pause = max(pause, (time.thread_time() - began) * _IDLE_SHARE)
             for run in self._choose():
                 self._read_one(run)
         except Exception as error:  # whatever it is, the page says it and the viewer goes on
@@ -216,7 +214,7 @@ class RunCollector:
         finally:
             self._found.set()
             with self._look_lock:
-                self._next_look = self._clock() + pause
+                self._next_look = self._clock() + max(_SHORTEST_PAUSE, self._watch_secs * _IDLE_SHARE)
                 self._rests.set()
 
     def _fail(self, error: Exception) -> str:
@@ -228,6 +226,7 @@ class RunCollector:
 
     def _watch(self) -> None:
         """Looks at the ends of the files: how the runs are."""
+        began = time.thread_time()
         try:
             self._watcher.look(time.time(), budget_secs=_BUDGET_SECS)
             found, problems = self._watcher.found, self._watcher.problems
@@ -235,6 +234,7 @@ class RunCollector:
             found, problems = [], []
         except LogdirError as error:
             found, problems = [], [str(error)]
+        self._watch_secs = time.thread_time() - began
         self._next_watch = time.monotonic() + _WATCH_SECS
         watched: dict[str, PageRun] = {}
         with self._lock:
