@@ -36,17 +36,18 @@ EXIT_CODES: Final = {
     5: "watch raised an alert, or diagnose blames a rank",
 }
 
-_EXIT_TEXT: Final = "Exit codes: " + "; ".join(f"{code} {text}" for code, text in EXIT_CODES.items()) + "."
+_EXIT_TEXT: Final = "\b\nExit codes:\n" + "\n".join(f"  {code}  {text}" for code, text in EXIT_CODES.items())
 
 app = typer.Typer(
     name="ms-summary-bridge",
-    help="Reads, converts and checks the summaries of MindSpore trainings and TensorBoard logs.",
+    help="Reads, converts and checks the summaries of MindSpore trainings and TensorBoard logs.\n\n"
+    "Example: ms-summary-bridge view ./summary_dir",
     epilog=_EXIT_TEXT,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.add_typer(make_config_app(_EXIT_TEXT), name="config")
+app.add_typer(make_config_app(), name="config")
 
 
 def _show_version(value: bool) -> None:
@@ -64,15 +65,18 @@ def _root(
     pass
 
 
-app.command(epilog=_EXIT_TEXT)(convert)
+app.command()(convert)
 
 
-@app.command(epilog=_EXIT_TEXT)
+@app.command()
 def inspect(
     src: Annotated[str, typer.Argument(help="A file, a run, a directory with runs at any depth, or an fsspec URL.")],
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> int:
-    """Tell what is in a log: runs, tags, steps, and every byte that cannot be read."""
+    """Tell what is in a log: runs, tags, steps, and every byte that cannot be read.
+
+    Example: ms-summary-bridge inspect ./summary_dir
+    """
     from ms_summary_bridge.cli.render import render_inspection
     from ms_summary_bridge.columns.inspect import inspect_logdir
 
@@ -84,7 +88,7 @@ def inspect(
     return 3 if result.is_partial else 0
 
 
-@app.command(epilog=_EXIT_TEXT)
+@app.command()
 def verify(
     a: Annotated[str, typer.Argument(help="A log of either format.")],
     b: Annotated[str, typer.Argument(help="Another one, of the same format or not.")],
@@ -94,6 +98,8 @@ def verify(
 
     What a conversion renamed, derived or archived is undone before comparing, so a conversion is equal to its source
     exactly when nothing was lost.
+
+    Example: ms-summary-bridge verify ./summary_dir ./tensorboard_dir
     """
     from ms_summary_bridge.cli.render import render_verification
     from ms_summary_bridge.convert.verify import verify_logdirs
@@ -108,13 +114,13 @@ def verify(
     return 3 if result.damaged or result.unreadable else 0
 
 
-app.command(epilog=_EXIT_TEXT)(export)
-app.command(epilog=_EXIT_TEXT)(aggregate)
-app.command(epilog=_EXIT_TEXT)(diff)
-app.command(epilog=_EXIT_TEXT)(diagnose)
-app.command(epilog=_EXIT_TEXT)(view)
-app.command(epilog=_EXIT_TEXT)(doctor)
-app.command(epilog=_EXIT_TEXT)(watch)
+app.command()(export)
+app.command()(aggregate)
+app.command()(diff)
+app.command()(diagnose)
+app.command()(view)
+app.command()(doctor)
+app.command()(watch)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

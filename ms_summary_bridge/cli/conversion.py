@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from typing import Literal
 
-from ms_summary_bridge.cli.output import ended_by, print_wide
+from ms_summary_bridge.cli.output import ended_by, print_wide, say
 from ms_summary_bridge.cli.progress import ProgressBar
 from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.convert.task import ConvertOptions
@@ -68,7 +67,7 @@ def run_conversion(
             stop = threading.Event()
             with ended_by((signal.SIGINT, signal.SIGTERM), stop.set):
                 if not quiet:
-                    print(f"following {src}; Ctrl-C ends", file=sys.stderr)
+                    say(f"following {src}; Ctrl-C ends")
                 followed = follow_logdir(
                     src, dst, to=to, options=options, workers=workers, force=force, stop=stop, on_round=show
                 )

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from ms_summary_bridge.cli.output import discard_output, printable
+from ms_summary_bridge.cli.output import discard_output, say
 from ms_summary_bridge.errors import BridgeError
 
 __all__ = ["INTERRUPTED", "exit_code_of", "leave"]
@@ -29,10 +29,10 @@ def exit_code_of(run: Callable[[], int]) -> int:
     try:
         return run()
     except BridgeError as error:
-        print(f"error: {printable(str(error), keep=chr(10))}", file=sys.stderr)
+        say(f"error: {error}")
         return error.exit_code
     except KeyboardInterrupt:
-        print("interrupted; converting again into the same destination goes on from here", file=sys.stderr)
+        say("interrupted; converting again into the same destination goes on from here")
         return INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): nothing is wrong, and nothing more can be said.
@@ -43,12 +43,14 @@ def exit_code_of(run: Callable[[], int]) -> int:
             raise
         discard_output()
         with contextlib.suppress(OSError):
-            print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr, flush=True)
+            say(f"error: the output cannot be written: {error.strerror}")
         return 1
     except Exception as error:
         # typer keeps its exceptions for wrong usage in places that differ between its versions.
         if hasattr(error, "show") and hasattr(error, "exit_code"):
-            error.show()
+            shown = io.StringIO()
+            error.show(file=shown)
+            say(shown.getvalue().rstrip("\n"))
             return int(error.exit_code)
         raise
 
