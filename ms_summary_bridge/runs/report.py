@@ -213,13 +213,18 @@ class LossCounter:
         return [LossCount(kind, tag, n, reason) for (kind, tag, reason), n in sorted(self._counts.items())]
 
 
-def encode_json(report: object) -> bytes:
-    """Returns any report as JSON. Bytes of a tag or a path that are not UTF-8 are written as backslash escapes."""
+def encode_json(report: object, *, indent: int = 1) -> bytes:
+    """Returns any report as JSON. Bytes of a tag or a path that are not UTF-8 are written as backslash escapes.
+
+    Args:
+        report: What `msgspec.json` takes.
+        indent: Spaces for each level; 0 for all in one line.
+    """
     try:
         encoded = msgspec.json.encode(report)
     except UnicodeEncodeError:
         encoded = msgspec.json.encode(_escaped(msgspec.to_builtins(report)))
-    return msgspec.json.format(encoded, indent=1) + b"\n"
+    return (msgspec.json.format(encoded, indent=indent) if indent else encoded) + b"\n"
 
 
 def _escaped(item: Any) -> Any:

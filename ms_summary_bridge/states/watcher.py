@@ -169,6 +169,12 @@ class RunWatcher:
         """How many runs have not been looked at yet."""
         return sum(not run.is_read for run in self._runs.values())
 
+    @property
+    def found(self) -> list[tuple[FoundRun, bool, RunState | None]]:
+        """The runs that are there, by name: whether each has been looked at, and how it was found."""
+        runs = [(one, self._runs[one.directory]) for one in self._found]
+        return [(one, run.is_read, run.state) for one, run in runs]
+
     def look(self, now: float, *, budget_secs: float | None = None) -> list[RunState]:
         """Looks once; returns what is known of each run, by name.
 

@@ -24,6 +24,10 @@ __all__ = ["MindSporePlugin"]
 _MODULE: Final = os.path.join(os.path.dirname(__file__), "static", "index.js")
 
 
+_POINTS: Final = 500
+_COLUMNS: Final = 200
+
+
 class MindSporePlugin(base_plugin.TBPlugin):
     """Shows of each run of MindSpore's what TensorBoard's own pages have no place for.
 
@@ -40,7 +44,15 @@ class MindSporePlugin(base_plugin.TBPlugin):
 
     def get_plugin_apps(self) -> dict[str, Any]:
         """Returns what answers each path below `data/plugin/mindspore`."""
-        answers = {"/index.js": self._serve_module, "/runs": self._serve_runs, "/run": self._serve_run}
+        answers = {
+            "/index.js": self._serve_module,
+            "/runs": self._serve_runs,
+            "/run": self._serve_run,
+            "/series": self._serve_series,
+            "/metric": self._serve_metric,
+            "/ranks": self._serve_ranks,
+            "/profile": self._serve_profile,
+        }
         return {path: wrappers.Request.application(answer) for path, answer in answers.items()}
 
     def is_active(self) -> bool:
@@ -60,22 +72,54 @@ class MindSporePlugin(base_plugin.TBPlugin):
             return _respond(request, str(error), "text/plain", code=500)
 
     def _serve_runs(self, request: wrappers.Request) -> wrappers.Response:
-        return self._answer(request, self._collector.describe_all)
+        return self._answer(request, lambda: self._collector.describe_all(request.args.get("cursor", "")))
 
     def _serve_run(self, request: wrappers.Request) -> wrappers.Response:
-        key = request.args.get("key", "")
-        return self._answer(request, lambda: self._collector.describe_one(key))
+        return self._answer(request, lambda: self._collector.describe_one(request.args.get("key", "")))
+
+    def _serve_series(self, request: wrappers.Request) -> wrappers.Response:
+        tag, keys = request.args.get("tag", ""), request.args.getlist("key")
+        points = _whole(request, "points", _POINTS)
+        return self._answer(request, lambda: self._collector.describe_series(tag, keys, points))
+
+    def _serve_metric(self, request: wrappers.Request) -> wrappers.Response:
+        return self._answer(request, lambda: self._collector.describe_metric(request.args.get("tag", "")))
+
+    def _serve_ranks(self, request: wrappers.Request) -> wrappers.Response:
+        key, tag, columns = (
+            request.args.get("key", ""),
+            request.args.get("tag", ""),
+            _whole(request, "columns", _COLUMNS),
+        )
+        return self._answer(request, lambda: self._collector.describe_ranks(key, tag, columns))
+
+    def _serve_profile(self, request: wrappers.Request) -> wrappers.Response:
+        try:
+            path = self._collector.profile_path(request.args.get("key", ""), _whole(request, "number", -1))
+            if path is None:
+                return _respond(request, encode_json({"error": "there is no such profile (any more)"}), code=404)
+            file = open(path, "rb")  # noqa: SIM115 - the response closes it
+        except (BridgeError, OSError) as error:
+            return _respond(request, encode_json({"error": str(error)}), code=500)
+        response = wrappers.Response(file, content_type="application/json", direct_passthrough=True)
+        response.headers["Content-Disposition"] = 'attachment; filename="trace_view.json"'
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        return response
 
     def _answer(self, request: wrappers.Request, describe: Callable[[], dict[str, Any] | None]) -> wrappers.Response:
         try:
             answer = describe()
             if answer is None:
                 return _respond(request, encode_json({"error": "there is no such run (any more)"}), code=404)
-            return _respond(request, encode_json(answer))
+            return _respond(request, encode_json(answer, indent=0))
         except Exception as error:  # a fault of ours is a text on the page
             text = str(error) if isinstance(error, BridgeError) else f"{type(error).__name__}: {error}"
             self._warn(f"the MindSpore page has no answer: {text}")
             return _respond(request, encode_json({"error": text}), code=500)
+
+
+def _whole(request: wrappers.Request, name: str, default: int) -> int:
+    return request.args.get(name, default, type=int)
 
 
 def _respond(

@@ -1,26 +1,28 @@
-"""What the dashboard tells of one run's event files: read once, and then only what has been added.
+"""What the page tells of the event files of one process: read once, and then only what has been added.
 
 Imports no tensorboard.
 
-A run whose archives hold a part of it has no order by file alone, and is read again as a whole when it has changed.
+How the training is, `states` says. A run whose archives hold a part of it has no order by file alone, and is read again
+as a whole when it has changed.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
 import os
-import re
-import statistics
 from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
 import msgspec
+import numpy as np
 
+from ms_summary_bridge.batches.histograms import Drawn
+from ms_summary_bridge.batches.reader import Batch, BatchReader
+from ms_summary_bridge.batches.shapes import Shapes
+from ms_summary_bridge.columns.growing import GrowingColumns
 from ms_summary_bridge.errors import BridgeError, EventDecodeError
 from ms_summary_bridge.events import Decoder, Event, FileVersion, Summary, TaggedValue
-from ms_summary_bridge.files.event_file import EventFileReader
+from ms_summary_bridge.files.file_names import MINDSPORE
 from ms_summary_bridge.files.records import Damage, Incomplete, Padding
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats.sessions import hparams
@@ -31,19 +33,25 @@ from ms_summary_bridge.runs.log_files import LogFile
 from ms_summary_bridge.runs.logdir import Run
 from ms_summary_bridge.runs.reading import RunReading, read_restored
 from ms_summary_bridge.runs.report import DamagedRange
-from ms_summary_bridge.tensorboard_plugin.series_facts import NonFinite
-from ms_summary_bridge.values import Histogram, Opaque, Scalar
+from ms_summary_bridge.states.facts import role_of
+from ms_summary_bridge.tensorboard_plugin.series_facts import NonFinite, ScalarFacts, Sparkline
+from ms_summary_bridge.values import Histogram, Image, Opaque, Tensor
 
 __all__ = ["RunFacts"]
 
 _BATCH: Final = 256
+_CHUNK_BYTES: Final = 1 << 20  # read at a time, while everybody else waits
 _MOST_TAGS: Final = 10_000
 _MOST_LISTED: Final = 200
-_MOST_STEPS: Final = 100
 _MILESTONES: Final = "milestones/"
-_LOSS: Final = re.compile(r"(?:^|[/_. ])loss(?:$|[/_. ])", re.IGNORECASE)
-_NO_LOSS: Final = re.compile(r"loss_scale", re.IGNORECASE)
-_LIKELY: Final = ("loss/auto", "loss", "train/loss", "monitor/loss", "train_loss")
+_DASHBOARDS: Final = {
+    "graph": "graphs",
+    "hparams": "hparams",
+    "mesh": "mesh",
+    "text": "text",
+    "dataset_graph": "text",  # what a conversion makes of them
+    "landscape": "mesh",
+}
 
 
 class _FileReading(msgspec.Struct):
@@ -56,9 +64,12 @@ class RunFacts:
     """What has been read of one run.
 
     Attributes:
+        changes: Rises with whatever is read.
         events: How many have been read.
+        scalars: By tag.
+        sparklines: Of the tags that look like a loss.
         histograms: What was not finite, by tag.
-        losses: The lowest and its step, by tag.
+        kinds: TensorBoard's dashboards that have something of it.
         lineage: Last record of each kind.
         dataset_graph: The last one's event; None when there is none.
         milestones: `(step, wall_time, tag, text)`, the newest of them.
@@ -68,20 +79,26 @@ class RunFacts:
         unread: What was carried without being understood: `(kind, reason)` and how often.
         first_time: Of the first event; 0 before there is one.
         last_time: Of the newest event.
-        last_step: The newest step of a value.
+        last_step: The highest of a scalar; None before there is one.
         error: What ended the reading; empty when nothing did.
     """
 
     def __init__(self) -> None:
         self._files: dict[str, _FileReading] = {}
         self._mark: object = None
+        self.changes = 0
         self._reset()
 
     def _reset(self) -> None:
         self._files.clear()
+        self._shapes: dict[str, Shapes] = {}
+        self._columns = GrowingColumns(lambda tag: len(self._columns.tags) < _MOST_TAGS)
+        self.changes += 1
         self.events = 0
+        self.scalars: dict[str, ScalarFacts] = {}
+        self.sparklines: dict[str, Sparkline] = {}
         self.histograms: dict[str, NonFinite] = {}
-        self.losses: dict[str, tuple[float, int]] = {}
+        self.kinds: set[str] = set()
         self.lineage: dict[str, bytes] = {}
         self.dataset_graph: bytes | None = None
         self.milestones: deque[tuple[int, float, str, str]] = deque(maxlen=_MOST_LISTED)
@@ -90,11 +107,10 @@ class RunFacts:
         self.incomplete: dict[str, int] = {}
         self.unread: dict[tuple[str, str], int] = {}
         self.first_time = self.last_time = 0.0
-        self.last_step = 0
+        self.last_step: int | None = None
         self.error = ""
         self._hparams: dict[str, bytes] = {}
         self._start_times: list[float] = []
-        self._steps: deque[tuple[int, float]] = deque(maxlen=_MOST_STEPS)
 
     # ------------------------------------------------------------------ reading
 
@@ -102,7 +118,7 @@ class RunFacts:
         """Reads what is new, and pauses now and then, so that the caller may rest or stop.
 
         Args:
-            run: As `discover` found it.
+            run: As `discover` found it; its files may have grown since.
             twins: What our callback wrote beside it: the milestones are there alone.
         """
         try:
@@ -112,6 +128,8 @@ class RunFacts:
                 return
             if any(self._is_replaced(file) for file in run.sources):
                 self._reset()
+            if run.graph_files:
+                self.kinds.add("graphs")
             for file in (*run.files, *run.lineage_files):
                 yield from self._read_file(file)
             for twin in twins:
@@ -119,30 +137,43 @@ class RunFacts:
                     yield from self._read_file(file, is_twin=True)
         except BridgeError as error:
             self.error = str(error)
+        finally:
+            self._gather()
 
     def _is_replaced(self, file: LogFile) -> bool:
-        reading = self._files.get(file.path)
-        return reading is not None and (file.size < reading.offset or _inode(file.path) != reading.inode)
+        reading, status = self._files.get(file.path), _stat(file.path)
+        return reading is not None and (status[0] < reading.offset or status[1] != reading.inode)
 
     def _read_file(self, file: LogFile, *, is_twin: bool = False) -> Iterator[None]:
-        reading = self._files.setdefault(file.path, _FileReading(make_decoder(file.record_format), _inode(file.path)))
-        if reading.offset >= file.size:
+        size, inode = _stat(file.path)
+        reading = self._files.setdefault(file.path, _FileReading(make_decoder(file.record_format), inode))
+        if reading.offset >= size:
             return
         self.incomplete.pop(file.path, None)
-        with EventFileReader(file.path, reading.decoder, offset=reading.offset) as reader:
-            for number, item in enumerate(reader, 1):
-                if not isinstance(item, Event):
-                    self._note(item, file.path)
-                elif is_twin:
+        shapes = self._shapes.setdefault(file.record_format, Shapes(b"\x1d" if file.format == MINDSPORE else b"\x15"))
+        reader = BatchReader(file.path, reading.decoder, shapes, offset=reading.offset, chunk_bytes=_CHUNK_BYTES)
+        for number, item in enumerate(reader, 1):
+            self.changes += 1
+            if isinstance(item, Batch):
+                if not is_twin:
+                    self._take_batch(item)
+            elif not isinstance(item, Event):
+                assert not isinstance(item, Drawn)
+                self._note(item, file.path)
+            else:
+                if is_twin:
                     self._take_milestones(item)
                 else:
                     self._take(item)
-                reading.offset = reader.offset
-                if number % _BATCH == 0:
-                    yield
+                if reader.payload:
+                    shapes.learn(reader.payload, item, None)
+            reading.offset = reader.offset
+            if number % _BATCH == 0 or isinstance(item, Batch):
+                self._gather()
+                yield
 
     def _read_whole(self, run: Run) -> Iterator[None]:
-        mark = [(file.path, file.size, _inode(file.path)) for file in run.sources]
+        mark = [(file.path, _stat(file.path)) for file in run.sources]
         if mark == self._mark:
             return
         self._reset()
@@ -150,10 +181,12 @@ class RunFacts:
         for number, event in enumerate(read_restored(run, reading), 1):
             self._take(event)
             if number % _BATCH == 0:
+                self._gather()
                 yield
         for damage in reading.damaged:
             self._add_damage(damage)
         self.incomplete = {tail.file: tail.offset for tail in reading.incomplete}
+        self.changes += 1
         self._mark = mark
 
     def _note(self, item: Damage | Padding | Incomplete, path: str) -> None:
@@ -171,6 +204,18 @@ class RunFacts:
 
     # ------------------------------------------------------------------ one event
 
+    def _take_batch(self, batch: Batch) -> None:
+        times = batch.scan.wall_times[batch.first : batch.last]
+        self.events += batch.events
+        times = times[times > 0]
+        if len(times):
+            self._live(float(times.min()), float(times.max()))
+        self._columns.add_batch(batch)
+
+    def _live(self, first: float, last: float) -> None:
+        self.first_time = min(self.first_time or first, first)
+        self.last_time = max(self.last_time, last)
+
     def _take(self, event: Event) -> None:
         content = event.content
         self.events += 1
@@ -178,38 +223,56 @@ class RunFacts:
             self._start_times.append(event.wall_time)
             return
         if event.wall_time > 0:  # zero where a writer gave none
-            self.first_time = min(self.first_time or event.wall_time, event.wall_time)
-            self.last_time = max(self.last_time, event.wall_time)
+            self._live(event.wall_time, event.wall_time)
         if isinstance(content, Summary):
+            self._columns.add_event(event)
             self._take_milestones(event)
             for tagged in content.values:
                 self._take_value(event, tagged)
         elif isinstance(content, Opaque):
             if content.kind in SESSION_KINDS:
+                self.kinds.add("hparams")
                 self.lineage[content.kind] = content.payload
             elif content.kind == "dataset_graph":
                 self.dataset_graph = content.payload
             self._count_unread(content)
 
+    def _gather(self) -> None:
+        """Takes the scalars that have come since the last time."""
+        columns = self._columns.take()
+        if not len(columns.tag):
+            return
+        self.changes += 1
+        self.kinds.add("scalars")
+        highest = int(columns.step.max())
+        self.last_step = highest if self.last_step is None else max(self.last_step, highest)
+        order = np.argsort(columns.tag, kind="stable")
+        places = np.flatnonzero(np.diff(columns.tag[order])) + 1
+        for part in np.split(order, places):
+            tag = self._columns.tags[columns.tag[part[0]]]
+            facts = self.scalars.setdefault(tag, ScalarFacts())
+            steps, values = facts.add(columns.step[part], columns.wall_time[part], columns.value[part])
+            if role_of(tag) == "loss":
+                self.sparklines.setdefault(tag, Sparkline()).add(steps, values)
+
     def _take_value(self, event: Event, tagged: TaggedValue) -> None:
         value, tag, step = tagged.value, tagged.tag, event.step
-        if isinstance(value, Scalar):
-            if not self._steps or step != self._steps[-1][0]:
-                self._steps.append((step, event.wall_time))
-            self.last_step = step
-            if _LOSS.search(tag) and not _NO_LOSS.search(tag) and (tag in self.losses or len(self.losses) < _MOST_TAGS):
-                best, _ = self.losses.setdefault(tag, (math.inf, 0))
-                if value.value < best:  # never so for NaN
-                    self.losses[tag] = value.value, step
-        elif isinstance(value, Histogram):
+        if isinstance(value, Histogram):
+            self.kinds.add("histograms")
             if not tagged.derived and (tag in self.histograms or len(self.histograms) < _MOST_TAGS):
-                self.histograms.setdefault(tag, NonFinite()).add(step, value)
+                self.histograms.setdefault(tag, NonFinite()).add_histogram(step, value)
+        elif isinstance(value, Image):
+            self.kinds.add("images")
+        elif isinstance(value, Tensor):
+            self.kinds |= {"histograms", "text"}  # as a conversion shows it
         elif isinstance(value, Opaque):
             if value.kind == "hparams":
                 self._hparams[tag] = value.payload
             self._count_unread(value)
 
     def _count_unread(self, value: Opaque) -> None:
+        if value.kind in _DASHBOARDS:
+            self.kinds.add(_DASHBOARDS[value.kind])
         key = value.kind, value.reason
         if value.reason and (key in self.unread or len(self.unread) < _MOST_LISTED):
             self.unread[key] = self.unread.get(key, 0) + 1
@@ -231,35 +294,14 @@ class RunFacts:
             return hparams.read_session(self._hparams, {}) or Session()
         return read_lineage(self.lineage, self._start_times)
 
-    @property
-    def best_loss(self) -> tuple[str, float, int] | None:
-        """Tag, value and step of the lowest point of the series that is most likely the training's loss."""
-        finite = [tag for tag, (best, _) in self.losses.items() if math.isfinite(best)]
-        if not finite:
-            return None
-        tag = min(finite, key=lambda tag: (_LIKELY.index(tag) if tag in _LIKELY else len(_LIKELY), tag))
-        return tag, *self.losses[tag]
 
-    @property
-    def steps_per_second(self) -> float | None:
-        """Of the last steps; None where the times do not tell."""
-        pairs = itertools.pairwise(self._steps)
-        rates = [(two[0] - one[0]) / (two[1] - one[1]) for one, two in pairs if two[0] > one[0] and two[1] > one[1]]
-        return statistics.median(rates) if rates else None
-
-    @property
-    def interval_secs(self) -> float:
-        """How long it usually takes until the next step is recorded; 0 where the times do not tell."""
-        pairs = itertools.pairwise(self._steps)
-        secs = [two[1] - one[1] for one, two in pairs if two[1] > one[1]]
-        return statistics.median(secs) if secs else 0.0
-
-
-def _inode(path: str) -> int:
+def _stat(path: str) -> tuple[int, int]:
+    """Returns size and inode; 0 where it is gone."""
     try:
-        return os.stat(path).st_ino
+        status = os.stat(path)
     except OSError:
-        return 0
+        return 0, 0
+    return status.st_size, status.st_ino
 
 
 def _text_of(message: bytes) -> str:
