@@ -11,7 +11,7 @@ import { age, brief, duration, exact, isNumber, moment } from "./format.js";
 const STATES = ["non-finite", "failed", "stalled", "running", "reading", "ended", "unknown"];
 const MOST_SETTINGS = 12;
 const MOST_EVALUATIONS = 4;
-const STATE_WORDS = /** @type {Record<string, string>} */ ({ "non-finite": "NaN loss", unknown: "?" });
+const STATE_WORDS = /** @type {Record<string, string>} */ ({ "non-finite": "NaN loss" });
 
 /** @param {string} state */
 export function stateBadge(state) {

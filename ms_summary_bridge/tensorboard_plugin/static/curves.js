@@ -9,7 +9,7 @@ import { meanAndSpread } from "./query.js";
 const GRID = 200;
 
 export const PALETTE = [
-  "#e8710a", "#1a73e8", "#12a150", "#d93025", "#9334e6", "#00a3a3", "#b59500", "#e52592", "#8d6e4a", "#6f7d8c",
+  "#e8710a", "#3b86f0", "#1fa85a", "#e0483d", "#a259ec", "#00a3a3", "#b59500", "#e52592", "#8d6e4a", "#6f7d8c",
 ];
 
 /**

@@ -2,19 +2,25 @@
 //
 // Modules of its own and uPlot beside them, without a build step and without anything from elsewhere.
 
-import { element } from "./dom.js";
-import { Page } from "./page.js";
-
-/** @param {string} path */
+/**
+ * @param {string} path
+ * @returns {Promise<void>} kept once it is there, or cannot be had
+ */
 function styled(path) {
   return new Promise((done) => {
-    document.head.append(element("link", { rel: "stylesheet", href: path, load: () => done(true), error: () => done(false) }));
+    const link = document.createElement("link");
+    link.rel = "stylesheet";
+    link.href = path;
+    link.onload = link.onerror = () => done();
+    document.head.append(link);
   });
 }
 
 export async function render() {
   document.title = "MindSpore";
   document.documentElement.lang = "en";
-  await Promise.all([styled("vendor/uplot.css"), styled("style.css")]);
-  new Page().runForever();
+  // The runs are asked for while the modules are on their way.
+  const first = fetch(new URL("runs", document.baseURI)).catch(() => null);
+  const [{ Page }] = await Promise.all([import("./page.js"), styled("vendor/uplot.css"), styled("style.css")]);
+  new Page(first).runForever();
 }

@@ -4,7 +4,7 @@ import { element } from "./dom.js";
 import { outerDocument } from "./theme.js";
 
 const PAGES = /** @type {Record<string, string>} */ ({
-  scalars: "Time series", histograms: "Histograms", images: "Images", graphs: "Graphs", hparams: "HParams", text: "Text", mesh: "Mesh",
+  scalars: "Scalars", histograms: "Histograms", graphs: "Graphs", hparams: "HParams", images: "Images", text: "Text", mesh: "Mesh",
 });
 
 /**
@@ -14,21 +14,13 @@ const PAGES = /** @type {Record<string, string>} */ ({
 export function pageLinks(row) {
   const { runs, dashboards } = row.links;
   const place = outerDocument()?.defaultView?.location ?? window.location;
-  const kept = new URLSearchParams(place.search);
   /** @param {string} page */
   const address = (page) => {
     const regex = `^(${runs.map((run) => run.replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|")})$`;
-    const query = new URLSearchParams(kept);
-    query.delete("runFilter");
-    if (page === "scalars") {
-      query.set("runFilter", regex);
-      return `${place.pathname}?${query}#timeseries`;
-    }
-    const search = query.size ? `?${query}` : "";
     const own = page === "graphs" ? `run=${encodeURIComponent(runs[0])}` : `regexInput=${encodeURIComponent(regex)}`;
-    return `${place.pathname}${search}#${page}${page === "hparams" ? "" : `&${own}`}`;
+    return `${place.pathname}${place.search}#${page}${page === "hparams" ? "" : `&${own}`}`;
   };
-  const links = runs.length ? dashboards.filter((page) => page in PAGES) : [];
+  const links = runs.length ? Object.keys(PAGES).filter((page) => dashboards.includes(page)) : [];
   return element("nav", { class: "links", "aria-label": "Pages of TensorBoard with this run" }, ...links.map((page) =>
     element("a", { href: address(page), target: "_blank", rel: "noopener" }, PAGES[page])));
 }

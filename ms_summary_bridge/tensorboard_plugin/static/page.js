@@ -22,8 +22,9 @@ const POLL_MS = 5000;
 const POLL_WHILE_READING_MS = 1000;
 
 export class Page {
-  constructor() {
-    this.knowledge = new Knowledge();
+  /** @param {Promise<Response | null>} first see `Knowledge` */
+  constructor(first) {
+    this.knowledge = new Knowledge(first);
     /** @type {View} */
     this.view = readView();
     /** @type {Column[]} */

@@ -76,7 +76,7 @@ export function readingCard(run) {
   /** @param {string} text */
   const inside = (text) => (text.startsWith(`${run.directory}/`) ? text.slice(run.directory.length + 1) : text);
   const items = [
-    ...found.problems.map(inside),
+    ...found.problems.filter((text) => !found.damaged.some((one) => text.includes(`bytes ${one.start} to ${one.end} `))).map(inside),
     ...found.damaged.map((one) => `${inside(one.file)}: bytes ${one.start} to ${one.end} are damaged: ${one.reason}`),
     ...found.incomplete.map((one) => `${inside(one.file)}: ends inside a record, at byte ${one.offset} (it may still grow)`),
     ...found.lost,

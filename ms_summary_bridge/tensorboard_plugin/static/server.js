@@ -11,7 +11,11 @@ const MOST_CURVES = 2000;
  * @returns {Promise<any>}
  */
 export async function ask(path) {
-  const response = await fetch(new URL(path, document.baseURI));
+  return read(await fetch(new URL(path, document.baseURI)));
+}
+
+/** @param {Response} response */
+async function read(response) {
   const answer = await response.json();
   if (!response.ok) throw new Error(answer.error ?? `the server answers ${response.status}`);
   return answer;
@@ -19,7 +23,10 @@ export async function ask(path) {
 
 /** Runs, settings and tags as they were last heard of. */
 export class Knowledge {
-  constructor() {
+  /** @param {Promise<Response | null>} first the answer to `runs`, asked for as early as could be */
+  constructor(first) {
+    /** @type {Promise<Response | null> | null} */
+    this.first = first;
     /** @type {Map<string, Row>} */
     this.rows = new Map();
     /** @type {Record<string, string[]>} */
@@ -39,8 +46,10 @@ export class Knowledge {
   /** @returns {Promise<boolean>} whether rows have changed */
   async refresh() {
     const cursor = this.last?.cursor ?? "";
+    const early = await this.first;
+    this.first = null;
     /** @type {Answer} */
-    const answer = await ask(cursor ? `runs?cursor=${encodeURIComponent(cursor)}` : "runs");
+    const answer = early ? await read(early) : await ask(cursor ? `runs?cursor=${encodeURIComponent(cursor)}` : "runs");
     const isChanged = this.last === null || answer.is_full || answer.rows.length > 0 || answer.removed.length > 0
       || answer.settings !== null || answer.tags !== null;
     if (answer.is_full) {

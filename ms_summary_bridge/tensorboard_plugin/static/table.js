@@ -45,6 +45,8 @@ export class Table {
     this.drawing = null;
     /** The key of the line that the keyboard is at. */
     this.active = "";
+    /** What the lines are ordered by: another one begins at its top. */
+    this.order = "";
     /** @type {Map<string, {mark: string, line: HTMLElement}>} */
     this.lines = new Map();
     this.head = element("thead");
@@ -73,6 +75,9 @@ export class Table {
     const isOther = before !== drawing.columns.map((column) => column.id + column.title).join("\n");
     if (isFirst || isOther) this.lines.clear();
     if (isNews || isOther) this.setWidths();
+    const order = JSON.stringify([drawing.view.query, drawing.view.states, drawing.view.healths, drawing.view.sort, drawing.view.group]);
+    if (order !== this.order && this.order) this.scroll.scrollTop = 0;
+    this.order = order;
     this.drawHead();
     this.drawLines();
   }
@@ -94,7 +99,7 @@ export class Table {
       } else if (column.id === "health") {
         for (const row of rows) letters = Math.max(letters, row.health.text.length + 2);
       }
-      widths.push(Math.min(column.id === "health" ? 200 : 240, Math.max(KIND_WIDTH[column.kind], letters * 7.3 + 26)));
+      widths.push(Math.min(column.id === "health" ? 290 : 240, Math.max(KIND_WIDTH[column.kind], letters * 7.3 + 26)));
     }
     this.table.style.width = `${widths.reduce((sum, width) => sum + width, 0)}px`;
     this.widths.replaceChildren(...widths.map((width) => {
