@@ -149,7 +149,7 @@ export class RanksCard {
   }
 }
 
-/** @param {(number | null)[][]} lines */
+/** @param {(number | string | null)[][]} lines */
 function rangeOf(lines) {
   let low = Infinity, high = -Infinity;
   for (const line of lines) {

@@ -10,7 +10,7 @@ import { RunPage } from "./run_page.js";
 import { tableCsv } from "./save.js";
 import { Knowledge } from "./server.js";
 import { Table } from "./table.js";
-import { isDark, THEMES, watchTheme } from "./theme.js";
+import { adoptFonts, isDark, THEMES, watchTheme } from "./theme.js";
 import { Toolbar } from "./toolbar.js";
 import { readView, remember, remembered, watchView, writeView } from "./view.js";
 
@@ -61,6 +61,7 @@ export class Page {
       element("header", {}, element("h1", {}, "MindSpore"), this.source, element("span", { class: "grow" }), this.status, this.toggle),
       this.problem, this.advice, this.runs, this.one.root));
     this.runs.hidden = this.one.root.hidden = true;
+    adoptFonts();
     watchTheme(() => this.applyTheme());
     watchView(() => this.goTo(readView()));
     document.addEventListener("keydown", (event) => this.press(event));

@@ -113,8 +113,8 @@ export function metricsCard({ metrics }, choose) {
 export function profilesCard({ profiles, row }) {
   if (!profiles.length) return foldedCard("Profiles", "No *_ascend_ms directory of MindSpore's profiler lies beside this run.");
   const lines = profiles.map((one) => element("tr", {},
-    element("td", { title: one.path }, one.path), element("td", { class: "number" }, size(one.bytes)),
-    element("td", {}, element("a", { href: `profile?${new URLSearchParams({ key: row.key, number: String(one.number) })}`, download: one.name }, `Download ${one.name}`))));
+    element("td", { title: one.path }, one.name), element("td", { class: "number" }, size(one.bytes)),
+    element("td", {}, element("a", { href: `profile?${new URLSearchParams({ key: row.key, number: String(one.number) })}`, download: "trace_view.json", "aria-label": `Download ${one.name}` }, "Download"))));
   const made = card(`Profiles (${profiles.length})`, scroll("Profiles", element("table", {}, element("tbody", {}, ...lines))),
     element("div", { class: "soft" }, "Open a trace_view.json in MindStudio Insight, chrome://tracing or ui.perfetto.dev."));
   made.classList.add("profiles");

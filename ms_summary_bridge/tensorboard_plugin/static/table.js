@@ -263,7 +263,7 @@ export class Table {
     });
     const at = items.findIndex((item) => item.key === this.active);
     if (event.key in moves) {
-      const next = at < 0 ? 0 : Math.max(0, Math.min(items.length - 1, at + moves[event.key]));
+      const next = Math.max(0, Math.min(items.length - 1, at + moves[event.key]));
       this.active = items[next]?.key ?? "";
       this.show(next);
       event.preventDefault();

@@ -40,3 +40,21 @@ export function outerDocument() {
 export function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
+
+/** Takes the fonts that TensorBoard's page has, so that both look alike; without them the system's are used. */
+export function adoptFonts() {
+  const outer = outerDocument();
+  if (outer === null) return;
+  const texts = [...outer.styleSheets].flatMap((sheet) => {
+    const base = sheet.href ?? outer.baseURI;
+    try {
+      return [...sheet.cssRules].filter((rule) => rule.cssText.startsWith("@font-face") && rule.cssText.includes("Roboto"))
+        .map((rule) => rule.cssText.replaceAll(/url\("?([^")]+)"?\)/g, (_, path) => `url("${new URL(path, base)}")`));
+    } catch {
+      return []; // a sheet of another address
+    }
+  });
+  const style = document.createElement("style");
+  style.textContent = texts.join("\n");
+  document.head.append(style);
+}

@@ -75,7 +75,7 @@ export interface MetricOfRuns {
     min_step: number | null; max: number | null; max_step: number | null; mean: number | null;
   }>;
 }
-export interface HeatMap { tag: string; ranks: number[]; steps: number[]; values: (number | null)[][] }
+export interface HeatMap { tag: string; ranks: number[]; steps: number[]; values: (number | string | null)[][] }
 
 // What the address of the page holds.
 export interface View {
