@@ -36,7 +36,7 @@ __all__ = [
 DATA_CLASS_SCALAR: Final = 1
 DATA_CLASS_TENSOR: Final = 2
 
-DERIVATION: Final = 1
+DERIVATION: Final = 2
 """Version of the rules by which this package computes values from others and fits what a format cannot hold: to be
 raised with every change of what they give, so that `verify` can tell an older output from a damaged one."""
 

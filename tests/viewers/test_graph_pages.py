@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import urllib.parse
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,12 @@ import pytest
 from playwright.sync_api import TimeoutError as PageTimeoutError
 
 from ms_summary_bridge.convert.logdir import convert_logdir
+from ms_summary_bridge.formats.graphs.ms_to_tb import convert_graph
+from ms_summary_bridge.formats.graphs.tb_names import scope_of
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from tests.conftest import MindInsightServer, TensorBoardServer
 from tests.formats.test_graph import graph_event
+from tests.formats.test_graph_placement import count_boxes
 from tests.formats.test_graph_restoration import write_log
 from tests.graph_samples import constant, tensorflow_graph, tf_node, torch_graph
 from tests.mindspore_run import scalars, write_summary
@@ -116,6 +120,33 @@ def test_mindinsight_draws_graphs_of_tensorboard(client: MindInsightClient) -> N
     assert len(odd) == len(odd_graph().node)
     assert sum(len(node["input"]) for node in odd.values()) == 13 * 2 + 1
     assert edges_of(odd["last"]) == {"(7)": ("data", [[1]])}
+
+
+def test_scopes_open_to_as_few_boxes_as_in_mindinsight(tmp_path: Path, mindinsight_server: MindInsightServer) -> None:
+    source = gzip.decompress((DATA / "mindformers-1.9.0-llama-graph.bin.gz").read_bytes())
+    llama = ms_pb.GraphProto.FromString(source)
+    write_summary(tmp_path / "ms" / "llama", [graph_event(llama), *scalars("loss", range(1, 3))])
+    client = mindinsight_server(tmp_path / "ms")
+    client.wait_job("./llama")
+    client.wait_json("datavisual/graphs/nodes", train_id="./llama")
+    drawn = tb_pb.GraphDef.FromString(convert_graph(source)[0]).node
+    shown = count_boxes({each.name: each.op for each in drawn})
+    weights = Counter(
+        scope_of(each.name)
+        for each in drawn
+        if each.op == "Parameter" and each.name.startswith("Default/network") and "." not in each.name.split("/")[-1]
+    )
+    opened, wrong = [""], {}
+    for scope in opened:  # grows
+        query = {"type": "name_scope", "name": scope} if scope else {}
+        nodes = client.get_json("datavisual/graphs/nodes", train_id="./llama", **query)["nodes"]
+        opened += [each["name"] for each in nodes if each["type"] == "name_scope"]
+        theirs = [each for each in nodes if each["type"] != "Const"]  # dots in TensorBoard
+        unknown = {"output"} | {box for box in shown[scope] if box.startswith("Call-op")}  # MindInsight draws none
+        ours = len({*shown[scope]} - unknown) - weights[scope]  # a weight it draws in each scope that takes it
+        wrong.update({scope: (shown[scope], [each["name"] for each in theirs])} if ours > len(theirs) else {})
+    assert wrong == {}
+    assert len(opened) > 50
 
 
 # ---------------------------------------------------------------- pages

@@ -18,7 +18,6 @@ a graph, is written without a name; the count goes on. What TensorBoard makes of
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from typing import Final
@@ -29,6 +28,7 @@ from ms_summary_bridge.formats.graphs.counts import GraphCounts
 from ms_summary_bridge.formats.graphs.errors import read_safely
 from ms_summary_bridge.formats.graphs.marks import Holder, encode_member
 from ms_summary_bridge.formats.graphs.ms_graph import Graph, Operator, Output, Parameter, read_graph
+from ms_summary_bridge.formats.graphs.placement import ParameterPlaces, find_crowds
 from ms_summary_bridge.formats.graphs.tb_graph import encode_node
 from ms_summary_bridge.formats.graphs.tb_names import common_scope, legal_name, scope_of
 from ms_summary_bridge.formats.graphs.tb_values import ValueEncoder, to_bytes
@@ -42,8 +42,6 @@ _GRAPH: Final = 0x22  # field 4: graph_def of an Event, graph of a ModelProto
 _PRODUCER: Final = 22  # the version TensorFlow 1.x wrote; TensorBoard asks for none
 _OUTPUT_SCOPE: Final = "output"
 _UNUSED_SCOPE: Final = "unused"
-_PARAMETER_SCOPE: Final = "parameters"
-_CROWD: Final = 20  # parameters in one scope
 _UNKNOWN: Final = "Unknown"
 _CALL: Final = "Call"  # of a graph that is computed while the network runs: written without an operator
 _GET_ITEM: Final = {"TupleGetItem", "RealTupleGetItem"}
@@ -131,6 +129,8 @@ class _GraphDrawing:
         # What an edge may come from: operators, parameters and constants, numbered in this order.
         self._source_of: dict[str, int] = {}  # by the name it has in the source
         self._drawn: list[str] = []  # by number: the names of operators and parameters
+        self._plain: list[str] = []  # by number: the names of operators, but for a scope that they get in a crowd
+        self._crowds: list[str] = []  # by number: those scopes, empty for most
         self._unknown: dict[str, str] = {}  # name that nothing has -> name drawn
         self._copies: dict[tuple[int, str], str] = {}  # constant and scope -> name drawn
 
@@ -146,8 +146,8 @@ class _GraphDrawing:
         self._name_parameters()
         for name, parameter in zip(self._drawn[self._first_parameter :], self._graph.parameters, strict=True):
             self._put_parameter(parameter, name)
-        for name, operator, first in zip(self._drawn, self._graph.operators, self._first_of_attribute, strict=False):
-            self._put_operator(operator, name, first)
+        for number, operator in enumerate(self._graph.operators):
+            self._put_operator(operator, number)
         for output in self._graph.outputs:
             self._put_output(output)
         used = {number for number, _ in self._copies}
@@ -164,9 +164,16 @@ class _GraphDrawing:
             if not wish:
                 wish = f"{operator.scope}/" if operator.scope else ""
                 wish += f"{operator.op_type or _CALL}-op{operator.name or number + 1}"
-            name = self._names.take(legal_name(self._prefix + wish))
-            counts.renamed += name != self._prefix + wish
-            self._drawn.append(name)
+            self._plain.append(self._prefix + wish)
+        legal = list(map(legal_name, self._plain))
+        kinds = [operator.op_type or _CALL for operator in graph.operators]
+        self._crowds = find_crowds([*zip(legal, kinds, strict=True)])
+        for plain, name, crowd in zip(self._plain, legal, self._crowds, strict=True):
+            scope, slash, leaf = name.rpartition("/")
+            wish = legal_name(f"{scope}{slash}{crowd.replace('/', '_')}/{leaf}") if crowd else name
+            taken = self._names.take(wish)
+            counts.renamed += taken != wish or name != plain
+            self._drawn.append(taken)
         ids = chain(
             (operator.name for operator in graph.operators),
             (parameter.name for parameter in graph.parameters),
@@ -184,29 +191,31 @@ class _GraphDrawing:
         counts.outputs += len(graph.outputs)
 
     def _name_parameters(self) -> None:
-        """Places parameters, and names that nothing has, in the innermost scope that holds all that take them.
-
-        A large network has hundreds of weights in one scope (what takes them is the layer and the optimizer), so many
-        of them get a scope of their own, which can be folded.
-        """
-        scopes: dict[int | str, str] = {}
+        """Places parameters where `ParameterPlaces` says, and names that nothing has beside all that take them."""
+        first, end = self._first_parameter, self._first_constant
+        uses: list[list[str]] = [[] for _ in range(first, end)]
+        outputs: set[int] = set()
+        unknown: dict[str, str] = {}
         for scope, used in self._uses():
-            source: int | str = self._source_of.get(used, used)
-            if isinstance(source, str) or self._first_parameter <= source < self._first_constant:
-                known = scopes.get(source)
-                scopes[source] = scope if known is None else common_scope(known, scope)
-        first, unused = self._first_parameter, self._prefix + _UNUSED_SCOPE
-        placed = [scopes.get(number, unused) for number in range(first, self._first_constant)]
-        crowd = Counter(placed)
-        for scope, parameter in zip(placed, self._graph.parameters, strict=True):
-            if crowd[scope] > _CROWD:
-                scope = f"{scope}/{_PARAMETER_SCOPE}" if scope else _PARAMETER_SCOPE
-            self._drawn.append(self._take(scope, parameter.name or "parameter"))
-        for key, scope in scopes.items():
-            if isinstance(key, str):  # no number: nothing has this name
-                self._counts.unknown += 1
-                name = self._unknown[key] = self._take(scope, key or "unnamed")
-                self._put(name, _UNKNOWN, [], {}, self._marks(Origin(key, kind="unknown")))
+            source = self._source_of.get(used)
+            if source is None:
+                known = unknown.get(used)
+                unknown[used] = scope if known is None else common_scope(known, scope)
+            elif first <= source < end:
+                if scope == self._prefix + _OUTPUT_SCOPE:
+                    outputs.add(source - first)
+                else:
+                    uses[source - first].append(scope)
+        names = [parameter.name or "parameter" for parameter in self._graph.parameters]
+        places = ParameterPlaces(map(scope_of, self._drawn), names, uses, self._prefix).find()
+        for number, (scope, name) in enumerate(places):
+            if not uses[number]:
+                scope = self._prefix + (_OUTPUT_SCOPE if number in outputs else _UNUSED_SCOPE)
+            self._drawn.append(self._take(scope, name))
+        for key, scope in unknown.items():  # no number: nothing has this name
+            self._counts.unknown += 1
+            name = self._unknown[key] = self._take(scope, key or "unnamed")
+            self._put(name, _UNKNOWN, [], {}, self._marks(Origin(key, kind="unknown")))
 
     def _uses(self) -> Iterator[tuple[str, str]]:
         """Yields each edge as the scope of what takes it, and the name of what it comes from."""
@@ -229,7 +238,8 @@ class _GraphDrawing:
             attrs["value"] = self._values.value(parameter.default).value
         self._put(name, "Parameter", [], attrs, self._marks(Origin(parameter.name, kind="parameter")))
 
-    def _put_operator(self, operator: Operator, name: str, first: list[int]) -> None:
+    def _put_operator(self, operator: Operator, number: int) -> None:
+        name, first = self._drawn[number], self._first_of_attribute[number]
         scope = scope_of(name)
         data: list[str] = []
         control: list[str] = []
@@ -243,12 +253,13 @@ class _GraphDrawing:
         self._counts.control_edges += len(control)
 
         attrs = self._values.type(operator.output_type).attributes("T")
-        if operator.full_name and operator.full_name != name:
-            attrs["full_name"] = wire.length_delimited(b"\x12", to_bytes(operator.full_name))
+        full_name = operator.full_name or self._plain[number].removeprefix(self._prefix)
+        if full_name != name and (operator.full_name or self._crowds[number]):
+            attrs["full_name"] = wire.length_delimited(b"\x12", to_bytes(full_name))
         if operator.instance_name:
             attrs["instance_name"] = wire.length_delimited(b"\x12", to_bytes(operator.instance_name))
         marks = self._member
-        if self._prefix and not operator.full_name:
+        if self._prefix and not operator.full_name and not self._crowds[number]:
             marks += encode_origin(Origin(name.removeprefix(self._prefix)))
         keys = UniqueNames(attrs)
         for (key, value), first_graph in zip(operator.attributes, first, strict=True):
