@@ -56,9 +56,7 @@ def choose(frame: Frame, run: str) -> str:
     if frame.locator(".run h2").is_visible():
         frame.get_by_role("button", name="← Runs").click()
     frame.get_by_role("button", name=run, exact=True).click()
-    frame.wait_for_function(
-        "run => document.querySelector('.run:not(.loading) h2')?.textContent === run", arg=run
-    )
+    frame.wait_for_function("run => document.querySelector('.run:not(.loading) h2')?.textContent === run", arg=run)
     frame.wait_for_function("run => document.activeElement.textContent === run", arg=run)
     return frame.locator(".run").inner_text()
 
@@ -167,7 +165,9 @@ def test_a_run_has_links_a_time_line_and_its_profiles(dashboard: Dashboard) -> N
 
     frame = dashboard.open(state(run="gpt/four_ranks"))
     assert frame.locator(".happening.alarm").count() == 2
-    assert frame.locator(".happening.alarm").first.get_attribute("title") == "alarm, step 41: The loss is 2.2 after 0.2."
+    assert (
+        frame.locator(".happening.alarm").first.get_attribute("title") == "alarm, step 41: The loss is 2.2 after 0.2."
+    )
     with dashboard.page.expect_download() as download:
         frame.get_by_role("link", name="Download").click()
     assert download.value.suggested_filename == "trace_view.json"
@@ -177,7 +177,9 @@ def test_a_run_has_links_a_time_line_and_its_profiles(dashboard: Dashboard) -> N
 def test_ranks_are_a_heat_map_of_any_metric(dashboard: Dashboard) -> None:
     frame = dashboard.open(state(run="gpt/four_ranks"))
     heat = frame.locator("canvas.heat")
-    frame.wait_for_function("document.querySelector('canvas.heat').getAttribute('aria-label')?.startsWith('loss of 4 ranks')")
+    frame.wait_for_function(
+        "document.querySelector('canvas.heat').getAttribute('aria-label')?.startsWith('loss of 4 ranks')"
+    )
     box = heat.bounding_box()
     assert box is not None
     heat.hover(position={"x": box["width"] - 10, "y": 2.5 * (box["height"] - 18) / 4})
@@ -196,7 +198,7 @@ def test_ranks_are_a_heat_map_of_any_metric(dashboard: Dashboard) -> None:
 def test_search_and_filters(dashboard: Dashboard) -> None:
     frame = dashboard.open()
     everything = names(frame)
-    assert everything[0] == "llm/run" or set(everything) >= {"lenet/slow", "llm/run", "tf", "gpt/four_ranks"}
+    assert {*everything} >= {"lenet/slow", "llm/run", "tf", "gpt/four_ranks"}
     search = frame.get_by_label("Search runs")
     dashboard.page.keyboard.press("/")
     frame.wait_for_function("document.activeElement.type === 'search'")
@@ -208,9 +210,7 @@ def test_search_and_filters(dashboard: Dashboard) -> None:
         ("model=7b", {"llm/run"}),
     ):
         search.fill(text)
-        frame.wait_for_function(
-            "count => document.querySelectorAll('table.runs tbody button.name').length === count", arg=len(expected)
-        )
+        frame.locator("h3", has_text=f"{len(expected)} of 7 runs").wait_for()
         assert {*names(frame)} == expected, text
     search.fill("^lenet/(fast|slow)$")
     frame.locator("h3", has_text="0 of 7 runs").wait_for()
@@ -398,7 +398,12 @@ def test_a_thousand_runs_are_fast_and_little_is_sent(dashboard: Dashboard) -> No
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_axe_finds_nothing_serious(dashboard: Dashboard, dark: bool) -> None:
     found: list[Any] = []
-    for where in ("", state(group="folder", check=["lenet/slow"], base="lenet/fast"), state(run="lenet/fast"), state(run="gpt/four_ranks")):
+    for where in (
+        "",
+        state(group="folder", check=["lenet/slow"], base="lenet/fast"),
+        state(run="lenet/fast"),
+        state(run="gpt/four_ranks"),
+    ):
         frame = dashboard.open(where, dark=dark)
         frame.locator(".plot .u-over").first.wait_for()
         frame.evaluate(AXE.read_text(encoding="utf-8"))

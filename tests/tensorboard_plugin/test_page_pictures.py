@@ -82,6 +82,9 @@ def test_states_are_told_apart() -> None:
     pictures = sorted(KEPT.glob("*.png"))
     assert [path.stem for path in pictures] == sorted(STATES)
     apart = {
-        (one.stem, other.stem): difference(one, other) for one in pictures for other in pictures if one.stem < other.stem
+        (one.stem, other.stem): difference(one, other)
+        for one in pictures
+        for other in pictures
+        if one.stem < other.stem
     }
     assert {pair: share for pair, share in apart.items() if share <= MOST} == {}

@@ -1,7 +1,7 @@
 // The columns of the table: what each shows, how it is sorted, and which a person has chosen.
 
 import { drawn, element } from "./dom.js";
-import { age, brief, duration, exact, isNumber, moment } from "./format.js";
+import { age, brief, duration, exact, isNumber, moment, plural } from "./format.js";
 
 /** @typedef {import("./types").Row} Row */
 /** @typedef {import("./types").Column} Column */
@@ -22,7 +22,18 @@ export function stateBadge(state) {
 export function healthBadge(row) {
   const { level, text, problems } = row.health;
   if (level === "ok") return element("span", { class: "badge quiet", title: "no alarm, no NaN, no damage" }, "ok");
-  return element("span", { class: `badge ${level}`, title: [text, ...problems].join("\n") }, text || level);
+  return element("span", { class: `badge ${level}`, title: [text, ...problems].join("\n") }, healthText(row));
+}
+
+/**
+ * Health in as few words as a column has room for.
+ *
+ * @param {Row} row
+ */
+export function healthText({ health }) {
+  const { alarms, nonfinite, damaged, problems, level } = health;
+  const parts = [nonfinite ? `${nonfinite} NaN` : "", alarms ? plural(alarms, "alarm") : "", damaged ? `${damaged} damaged` : problems.length ? "unread file" : ""];
+  return parts.filter(Boolean).join(" · ") || (level === "ok" ? "ok" : health.text || level);
 }
 
 /**

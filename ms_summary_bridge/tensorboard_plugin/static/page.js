@@ -10,7 +10,7 @@ import { RunPage } from "./run_page.js";
 import { tableCsv } from "./save.js";
 import { Knowledge } from "./server.js";
 import { Table } from "./table.js";
-import { adoptFonts, isDark, THEMES, watchTheme } from "./theme.js";
+import { adoptFonts, isDark, outerDocument, THEMES, watchTheme } from "./theme.js";
 import { Toolbar } from "./toolbar.js";
 import { readView, remember, remembered, watchView, writeView } from "./view.js";
 
@@ -179,6 +179,12 @@ export class Page {
     this.advice.replaceChildren(...made);
   }
 
+  /** Lets the keyboard be ours, unless a person is at something of TensorBoard's. */
+  takeFocus() {
+    const focused = outerDocument()?.activeElement;
+    if (!focused || ["BODY", "IFRAME"].includes(focused.tagName)) this.table.scroll.focus({ preventScroll: true });
+  }
+
   /** @param {unknown} error */
   fail(error) {
     this.tell([error instanceof Error ? error.message : String(error)]);
@@ -209,6 +215,7 @@ export class Page {
       const isFirst = this.knowledge.last === null;
       const isChanged = await this.knowledge.refresh();
       this.draw();
+      if (isFirst && !this.view.run) this.takeFocus();
       if (this.view.run && (isFirst || isChanged)) await this.one.load(this.view.run, this.view);
     } catch (error) {
       this.status.textContent = "no answer";

@@ -32,7 +32,7 @@ export class Plot {
   /** @param {Drawing} drawing */
   draw(drawing) {
     this.drawing = drawing;
-    const shape = JSON.stringify([drawing.curves.map((one) => [one.key, one.colour, Boolean(one.band)]), drawing.axis, drawing.log]);
+    const shape = JSON.stringify([drawing.curves.map((one) => [one.key, one.colour, Boolean(one.band), one.ys.filter(isNumber).length < 3]), drawing.axis, drawing.log]);
     const data = align(drawing);
     if (this.chart !== null && shape === this.shape) {
       const scale = this.chart.scales.x, before = this.chart.data[0];
@@ -68,7 +68,7 @@ export class Plot {
     /** @type {uPlot.Band[]} */
     const bands = [];
     for (const curve of curves) {
-      const points = { show: curve.xs.length === 1, size: 5 };
+      const points = { show: curve.ys.filter(isNumber).length < 3, size: 5 };
       series.push({ label: curve.name, stroke: curve.colour, width: 1.6, points });
       if (curve.band) {
         series.push({ stroke: "transparent", points: { show: false } }, { stroke: "transparent", points: { show: false } });

@@ -92,12 +92,13 @@ export class RunPage {
     this.fault.replaceChildren(...(run.fault ? [element("section", { class: "card problem" }, `This run could not be read to its end: ${run.fault}`)] : []));
     const places = [...this.cards.querySelectorAll(".scroll")].map((each) => each.scrollTop);
     const cards = [alertsCard(run), readingCard(run), metricsCard(run, (tag) => this.choose(tag)), milestonesCard(run), factsCard(run), lineageCard(run)];
-    const wide = [this.ranks.show(run, this.knowledge.now), nonfiniteCard(run.nonfinite), pipelineCard(run.pipeline), profilesCard(run)];
+    const ranks = this.ranks.show(run, this.knowledge.now);
+    const wide = [nonfiniteCard(run.nonfinite), pipelineCard(run.pipeline), profilesCard(run)];
     /** @param {Element} one */
     const isFolded = (one) => one.tagName === "DETAILS";
     this.cards.replaceChildren(
-      element("div", { class: "narrow" }, ...cards.filter((one) => !isFolded(one))), ...wide.filter((one) => !isFolded(one)),
-      element("div", { class: "narrow" }, ...[...cards, ...wide].filter(isFolded)));
+      ...[ranks].filter((one) => !isFolded(one)), element("div", { class: "narrow" }, ...cards.filter((one) => !isFolded(one))), ...wide.filter((one) => !isFolded(one)),
+      element("div", { class: "narrow" }, ...[ranks, ...cards, ...wide].filter(isFolded)));
     this.cards.querySelectorAll(".scroll").forEach((each, index) => { each.scrollTop = places[index] ?? 0; });
   }
 

@@ -1,6 +1,6 @@
 // The table of runs. Only the lines that are on the screen are in the document, whatever number of runs there is.
 
-import { difference } from "./columns.js";
+import { difference, healthText } from "./columns.js";
 import { element } from "./dom.js";
 import { brief, exact } from "./format.js";
 import { meanAndSpread } from "./query.js";
@@ -97,7 +97,7 @@ export class Table {
           letters = Math.max(letters, parts.reduce((sum, part) => sum + (typeof part === "string" ? part : part.textContent ?? "").length, 0));
         }
       } else if (column.id === "health") {
-        for (const row of rows) letters = Math.max(letters, row.health.text.length + 2);
+        for (const row of rows) letters = Math.max(letters, healthText(row).length + 2);
       }
       widths.push(Math.min(column.id === "health" ? 290 : 240, Math.max(KIND_WIDTH[column.kind], letters * 7.3 + 26)));
     }
