@@ -21,7 +21,7 @@ from ms_summary_bridge.cli.convert import convert
 from ms_summary_bridge.cli.diagnose import diagnose
 from ms_summary_bridge.cli.doctor import doctor
 from ms_summary_bridge.cli.export import export
-from ms_summary_bridge.cli.output import discard_output, print_json, print_wide, printable
+from ms_summary_bridge.cli.output import discard_output, print_json, print_wide, say
 from ms_summary_bridge.cli.view import view
 from ms_summary_bridge.cli.watch import watch
 from ms_summary_bridge.errors import BridgeError
@@ -38,18 +38,19 @@ EXIT_CODES: Final = {
 }
 _INTERRUPTED: Final = 130  # what a shell gives for a program ended by Ctrl-C
 
-_EXIT_TEXT: Final = "Exit codes: " + "; ".join(f"{code} {text}" for code, text in EXIT_CODES.items()) + "."
+_EXIT_TEXT: Final = "\b\nExit codes:\n" + "\n".join(f"  {code}  {text}" for code, text in EXIT_CODES.items())
 
 app = typer.Typer(
     name="ms-summary-bridge",
-    help="Reads, converts and checks the summaries of MindSpore trainings and TensorBoard logs.",
+    help="Reads, converts and checks the summaries of MindSpore trainings and TensorBoard logs.\n\n"
+    "Example: ms-summary-bridge view ./summary_dir",
     epilog=_EXIT_TEXT,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.add_typer(make_config_app(_EXIT_TEXT), name="config")
+app.add_typer(make_config_app(), name="config")
 
 
 def _show_version(value: bool) -> None:
@@ -67,15 +68,18 @@ def _root(
     pass
 
 
-app.command(epilog=_EXIT_TEXT)(convert)
+app.command()(convert)
 
 
-@app.command(epilog=_EXIT_TEXT)
+@app.command()
 def inspect(
     src: Annotated[str, typer.Argument(help="A file, a run, a directory with runs at any depth, or an fsspec URL.")],
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> int:
-    """Tell what is in a log: runs, tags, steps, and every byte that cannot be read."""
+    """Tell what is in a log: runs, tags, steps, and every byte that cannot be read.
+
+    Example: ms-summary-bridge inspect ./summary_dir
+    """
     from ms_summary_bridge.cli.render import render_inspection
     from ms_summary_bridge.columns.inspect import inspect_logdir
 
@@ -87,7 +91,7 @@ def inspect(
     return 3 if result.is_partial else 0
 
 
-@app.command(epilog=_EXIT_TEXT)
+@app.command()
 def verify(
     a: Annotated[str, typer.Argument(help="A log of either format.")],
     b: Annotated[str, typer.Argument(help="Another one, of the same format or not.")],
@@ -97,6 +101,8 @@ def verify(
 
     What a conversion renamed, derived or archived is undone before comparing, so a conversion is equal to its source
     exactly when nothing was lost.
+
+    Example: ms-summary-bridge verify ./summary_dir ./tensorboard_dir
     """
     from ms_summary_bridge.cli.render import render_verification
     from ms_summary_bridge.convert.verify import verify_logdirs
@@ -111,12 +117,12 @@ def verify(
     return 3 if result.damaged or result.unreadable else 0
 
 
-app.command(epilog=_EXIT_TEXT)(export)
-app.command(epilog=_EXIT_TEXT)(aggregate)
-app.command(epilog=_EXIT_TEXT)(diagnose)
-app.command(epilog=_EXIT_TEXT)(view)
-app.command(epilog=_EXIT_TEXT)(doctor)
-app.command(epilog=_EXIT_TEXT)(watch)
+app.command()(export)
+app.command()(aggregate)
+app.command()(diagnose)
+app.command()(view)
+app.command()(doctor)
+app.command()(watch)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -140,10 +146,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
     except BridgeError as error:
-        print(f"error: {printable(str(error), keep=chr(10))}", file=sys.stderr)
+        say(f"error: {error}")
         return error.exit_code
     except KeyboardInterrupt:
-        print("interrupted; converting again into the same destination goes on from here", file=sys.stderr)
+        say("interrupted; converting again into the same destination goes on from here")
         return _INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): nothing is wrong, and nothing more can be said.
@@ -154,12 +160,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         discard_output()
         with contextlib.suppress(OSError):
-            print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr, flush=True)
+            say(f"error: the output cannot be written: {error.strerror}")
         return 1
     except Exception as error:
         # typer keeps its exceptions for wrong usage in places that differ between its versions.
         if hasattr(error, "show") and hasattr(error, "exit_code"):
-            error.show()
+            shown = io.StringIO()
+            error.show(file=shown)
+            say(shown.getvalue().rstrip("\n"))
             return int(error.exit_code)
         raise
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
+from ms_summary_bridge.cli.folding import fold
 from ms_summary_bridge.states.run_state import RankState
 
 __all__ = ["fit", "show_age", "show_memory", "show_moment", "show_number", "show_rate", "sparkline", "wrap"]
@@ -85,12 +86,4 @@ def show_moment(wall_time: float) -> str:
 
 def wrap(text: str, width: int) -> list[str]:
     """Returns lines of at most so many cells, broken at blanks, else behind a slash, else anywhere."""
-    lines = []
-    while cell_len(text) > width > 0:
-        piece = set_cell_size(text, width).rstrip(" ") or text[:1]
-        piece = piece if text.startswith(piece) else text[: len(piece)]
-        place = max(piece.rfind(" "), piece.rfind("/"))
-        piece = piece[: place + 1] if place > 0 else piece
-        lines.append(piece.rstrip())
-        text = text[len(piece) :].lstrip()
-    return [*lines, text]
+    return fold(text, width, 0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ms_summary_bridge.cli.output import print_json, print_text
+from ms_summary_bridge.cli.output import print_document, print_json, print_text
 from ms_summary_bridge.errors import ConfigError, LogdirError, UsageError
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def init(
 
     text = write_template(mindformers=mindformers)
     if not file:
-        print_text(text.rstrip("\n"))
+        print_document(text.rstrip("\n"))
         return 0
     _write_new(file, text, force=force, hint="--force overwrites it")
     print_text(f"{file}: written; ms-summary-bridge config check {file}")
@@ -201,7 +201,7 @@ def suggest(
 ) -> int:
     """Propose limits for warn_on_value from a healthy run, as a section with the reason of each.
 
-    Example: ms-summary-bridge config suggest monitor_output/my-model/20260101-120000/rank_0 > limits.yaml
+    Example: ms-summary-bridge config suggest ./run/rank_0 > limits.yaml
     """
     from ms_summary_bridge.monitor.sinks.journal import read_journal
     from ms_summary_bridge.monitor.suggest import suggest_limits, write_suggestion
@@ -215,7 +215,7 @@ def suggest(
             f"{journal}: holds a line that the monitor did not write ({error}); give the journal of a "
             "healthy run as it was written"
         ) from error
-    print_text(text.rstrip("\n"))
+    print_document(text.rstrip("\n"))
     return 0
 
 
@@ -234,14 +234,14 @@ def schema(
     return 0
 
 
-def make_config_app(epilog: str) -> typer.Typer:
-    """Returns the group of these commands; `epilog` tells the exit codes."""
+def make_config_app() -> typer.Typer:
+    """Returns the group of these commands."""
     app = typer.Typer(
-        help="Write, check and improve a monitor_config section.",
-        epilog=epilog,
+        help="Write, check and improve a monitor_config section.\n\n"
+        "Example: ms-summary-bridge config init monitor.yaml",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
     for command in (init, check, suggest, schema):
-        app.command(epilog=epilog)(command)
+        app.command()(command)
     return app

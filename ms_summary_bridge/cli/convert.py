@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ms_summary_bridge.cli.output import ended_by, print_wide
+from ms_summary_bridge.cli.output import ended_by, print_wide, say
 from ms_summary_bridge.cli.progress import ProgressBar
 from ms_summary_bridge.cli.view import Viewer
 from ms_summary_bridge.errors import LogdirError, UsageError, WriteError
@@ -98,7 +97,7 @@ def convert(
             stop = threading.Event()
             with ended_by((signal.SIGINT, signal.SIGTERM), stop.set):
                 if not quiet:
-                    print(f"following {src}; Ctrl-C ends", file=sys.stderr)
+                    say(f"following {src}; Ctrl-C ends")
                 followed = follow_logdir(
                     src, dst, to=target, options=options, workers=workers, force=force, stop=stop, on_round=show
                 )

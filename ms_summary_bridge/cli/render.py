@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
-from rich.console import RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from ms_summary_bridge.cli.folding import fold
 from ms_summary_bridge.cli.output import printable
 
 if TYPE_CHECKING:
@@ -20,11 +24,28 @@ if TYPE_CHECKING:
 __all__ = ["render_errors", "render_inspection", "render_report", "render_verification"]
 
 _ROWS: Final = 20  # rows of a long list that are shown; --json and --report have all of them
+_NARROWEST: Final = 16  # cells of a column, where there is no place
+_HANG: Final = 2  # cells before what follows in a column
 _TAGS: Final = 3  # tags that are named in one line
 
 
 def _line(text: str, style: str = "") -> Text:
     return Text(printable(text), style)
+
+
+class _Cell:
+    """A text in a table, which breaks where a line would."""
+
+    def __init__(self, text: str) -> None:
+        self._text = printable(text)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        parts = re.split(r"(?<=/)| ", self._text)
+        width = min(options.max_width, cell_len(self._text))
+        return Measurement(min(max(map(cell_len, parts)) + _HANG, _NARROWEST, width), width)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text("\n".join(fold(self._text, options.max_width, _HANG)), overflow="fold")
 
 
 def _plural(count: int, noun: str) -> str:
@@ -66,11 +87,11 @@ def render_report(report: Report, *, is_dry: bool = False) -> Iterator[Renderabl
     for run in report.runs[:_ROWS]:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(run.values.items()))
         table.add_row(
-            _line(run.run),
+            _Cell(run.run),
             f"{run.events_read:,}",
             f"{sum(run.values.values()):,}",
-            _line(kinds) if kinds else ("failed" if run.failed else "nothing new"),
-            _line(run.destination),
+            _Cell(kinds or ("failed" if run.failed else "nothing new")),
+            _Cell(run.destination),
         )
     if report.runs:
         yield table
@@ -183,7 +204,7 @@ def _inspected_run(run: RunInspection) -> Iterator[RenderableType]:
         yield _line(f"  {_time(first)} to {_time(last)}")
     table = _table("kind", "tag", "points", "first step", "last step")
     for tag in run.tags[: 2 * _ROWS]:
-        table.add_row(_line(tag.kind), _line(tag.tag), f"{tag.points:,}", str(tag.first_step), str(tag.last_step))
+        table.add_row(_Cell(tag.kind), _Cell(tag.tag), f"{tag.points:,}", str(tag.first_step), str(tag.last_step))
     yield table
     if len(run.tags) > 2 * _ROWS:
         yield _line(f"  ... and {len(run.tags) - 2 * _ROWS:,} more tags (--json shows all)", style="dim")
@@ -213,7 +234,7 @@ def render_verification(report: VerifyReport) -> Iterator[RenderableType]:
             table = _table("kind", "tag", "in A", "in B", "difference")
             for item in run.differences[:_ROWS]:
                 table.add_row(
-                    _line(item.kind), _line(item.tag), f"{item.points_a:,}", f"{item.points_b:,}", _line(item.detail)
+                    _Cell(item.kind), _Cell(item.tag), f"{item.points_a:,}", f"{item.points_b:,}", _Cell(item.detail)
                 )
             yield table
             yield from _rest(len(run.differences))

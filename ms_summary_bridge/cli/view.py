@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ms_summary_bridge.cli.output import ended_by, printable
+from ms_summary_bridge.cli.output import ended_by, printable, say
 from ms_summary_bridge.errors import BridgeError
 
 __all__ = ["Viewer", "view"]
@@ -66,16 +66,12 @@ def view(
                 host=host,
                 is_yes=yes,
                 ask=_ask if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty() else None,
-                say=_say,
+                say=say,
                 show=lambda url: typer.echo(url),
             )
     except KeyboardInterrupt:
         raise BridgeError("ended before the viewer was there") from None
     return 0
-
-
-def _say(text: str) -> None:
-    typer.echo(printable(text, keep="\n"), err=True)
 
 
 def _ask(question: str) -> bool:

@@ -18,7 +18,7 @@ from rich.live import Live
 from rich.text import Text
 
 from ms_summary_bridge.cli.keys import KeyReader
-from ms_summary_bridge.cli.output import ended_by, print_bytes, printable
+from ms_summary_bridge.cli.output import ended_by, fold_text, make_console, print_bytes, printable, say
 from ms_summary_bridge.cli.watch_page import render_page, render_table
 from ms_summary_bridge.cli.watch_view import WatchView
 from ms_summary_bridge.errors import LogdirError, UsageError
@@ -39,7 +39,6 @@ _BUSY_SHARE: Final = 10  # a look may take one part in so many of the time
 _BUDGET_SECS: Final = 0.5
 _KEY_SECS: Final = 0.25
 _COMMAND_SECS: Final = 30.0
-_PLAIN_WIDTH: Final = 500
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -72,7 +71,7 @@ def run_session(
     finally:
         session.close()
     for note in session.notes:
-        print(printable(note), file=sys.stderr)
+        say(printable(note))
     if session.has_alerted:
         return _ALERT_CODE
     return _PARTIAL_CODE if session.is_partial else 0
@@ -200,15 +199,17 @@ def _print(session: _Session, *, is_json: bool) -> None:
         }
         print_bytes(msgspec.json.encode(report) + b"\n")
         return
-    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
+    console = make_console()
     rows = WatchView(sort="name").choose(session.runs)
     lines = render_table(rows, console.width, now, is_ascii=_is_ascii(console))
     if not rows:
         lines.append(Text("no run"))
-    for one in session.alerts:
-        if one.alert.rule != one.run.state:
-            lines.append(Text(printable(f"alarm in {one.run.name}: {one.alert.headline()}")))
-    lines += [Text(printable(f"problem: {problem}")) for run in session.runs for problem in run.problems]
+    said = [
+        f"alarm in {one.run.name}: {one.alert.headline()}" for one in session.alerts if one.alert.rule != one.run.state
+    ]
+    said += [f"problem: {problem}" for run in session.runs for problem in run.problems]
+    for text in map(printable, said):
+        lines += fold_text(Text(text), console.width) if sys.stdout.isatty() else [Text(text)]
     with console.capture() as capture:
         for line in lines:
             line.rstrip()
@@ -222,7 +223,7 @@ def _is_ascii(console: Console) -> bool:
 
 
 def _show_page(session: _Session) -> None:
-    console, view = Console(), WatchView()
+    console, view = make_console(), WatchView()
     session.look(_BUDGET_SECS)  # before the screen is taken: a directory that is not there is an error like any other
     began, pause = time.monotonic(), _KEY_SECS
     with KeyReader() as keys, Live(console=console, screen=True, auto_refresh=False) as live:

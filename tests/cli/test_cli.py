@@ -151,9 +151,9 @@ def test_4_strict(ms: Path, tmp_path: Path) -> None:
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in ([], *([command] for command in COMMANDS)):
         assert main([*arguments, "--help"]) == 0
-        text = " ".join(capsys.readouterr().out.split())
-        for code, meaning in EXIT_CODES.items():
-            assert f"{code} {meaning}" in text
+        lines = capsys.readouterr().out.splitlines()
+        told = [f"    {code}  {meaning}" in lines for code, meaning in EXIT_CODES.items()]
+        assert set(told) == {not arguments}, "once, and not for each command"
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"{__version__}\n"
 

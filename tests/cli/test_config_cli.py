@@ -372,8 +372,7 @@ def test_help_and_wrong_usage(here: Here) -> None:
     for command in ([], ["init"], ["check"], ["suggest"], ["schema"]):
         done = here(*command, "--help")
         assert done.returncode == 0
-        assert "2 wrong usage or configuration" in " ".join(done.stdout.split())
-        assert not command or f"Example: ms-summary-bridge config {command[0]}" in " ".join(done.stdout.split())
+        assert f"Example: ms-summary-bridge config {' '.join(command)}" in " ".join(done.stdout.split())
     for wrong in (["check"], ["check", "a", "b"], ["nonsense"], ["check", "a", "--nonsense"]):
         done = here(*wrong)
         assert done.returncode == 2
