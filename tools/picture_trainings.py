@@ -2,8 +2,9 @@
 
 Usage: python tools/picture_trainings.py LOGDIR NAME [NAME ...]
 
-NAME is one of the trainings below. The rank is that of the launcher's variables (RANK_ID, RANK_SIZE), where they are
-set. Each is recorded by SummaryBridge and watched by the monitor.
+NAME is one of the trainings below. tools/pictures starts it, with this checkout and its examples on PYTHONPATH. The
+rank is that of the launcher's variables (RANK_ID, RANK_SIZE), where they are set. Each is recorded by SummaryBridge and
+watched by the monitor.
 """
 
 from __future__ import annotations
@@ -16,10 +17,6 @@ from typing import Any
 import mindspore
 from mindspore import nn
 from mindspore.train import Accuracy, Model
-
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
-
 from train_with_summary_collector import SHAPES, SIDE, LossWithAccuracy, make_dataset
 
 from ms_summary_bridge import SummaryBridge
