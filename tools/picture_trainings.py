@@ -82,7 +82,8 @@ def train(logdir: Path, name: str) -> None:
 def main() -> None:
     """Trains the named ones."""
     mindspore.set_device("CPU")
-    mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    # Threads that wait for each other cost more than so small a network, on a machine that does other things too.
+    mindspore.set_context(mode=mindspore.GRAPH_MODE, runtime_num_threads=1)
     for name in sys.argv[2:]:
         train(Path(sys.argv[1]), name)
         print(f"trained {name}", flush=True)

@@ -42,9 +42,8 @@ class MindSporePlugin(base_plugin.TBPlugin):
 
     def get_plugin_apps(self) -> dict[str, Any]:
         """Returns what answers each path below `data/plugin/mindspore`."""
-        files = {name: functools.partial(self._serve_file, path) for name, path in page_files().items()}
-        answers = {
-            **files,
+        answers: dict[str, Callable[[wrappers.Request], wrappers.Response]] = {
+            **{name: functools.partial(self._serve_file, path) for name, path in page_files().items()},
             "/runs": self._serve_runs,
             "/run": self._serve_run,
             "/series": self._serve_series,

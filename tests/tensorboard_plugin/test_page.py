@@ -13,7 +13,7 @@ import pytest
 from PIL import Image as Pillow
 
 from tests.mindspore_run import summary_bytes
-from tests.pages import count_colours, main_colour, photograph
+from tests.pages import count_colours, main_colour, photograph, photograph_once
 from tests.tensorboard_plugin.page_logs import Dashboard, running_dashboard
 from tests.tensorboard_plugin.test_dashboard import EVIL, losses
 
@@ -264,6 +264,19 @@ def test_columns_are_chosen_remembered_and_ordered_by_difference(dashboard: Dash
     assert len(lines) == 7
 
 
+def test_sorting_goes_round(dashboard: Dashboard) -> None:
+    frame = dashboard.open()
+    newest, head = names(frame), frame.locator("th button", has_text="Best loss")
+    orders = []
+    for sorting in ("ascending", "descending", "none"):
+        head.click()
+        frame.locator(f"th[data-column=best][aria-sort={sorting}]").wait_for()
+        orders.append(names(frame))
+    assert orders[0][:2] == ["gpt/four_ranks", "lenet/seeded"]
+    assert orders[1][-1] == "gpt/four_ranks"
+    assert orders[2] == newest
+
+
 def test_pin_hide_baseline_and_groups(dashboard: Dashboard) -> None:
     frame = dashboard.open()
     frame.get_by_label("Compare lenet/slow", exact=True).check()
@@ -310,6 +323,16 @@ def test_checked_runs_over_each_other(dashboard: Dashboard) -> None:
     for _ in range(3):
         dashboard.page.keyboard.press("ArrowRight")
     frame.wait_for_function("document.querySelector('.overlay td.value').textContent !== ''")
+    box = plot.bounding_box()
+    assert box is not None
+    mouse, middle = dashboard.page.mouse, box["y"] + 100
+    before = photograph_once(dashboard.page, "page-zoom").read_bytes()
+    mouse.move(box["x"] + 200, middle)
+    mouse.down()
+    mouse.move(box["x"] + 400, middle, steps=5)
+    mouse.up()
+    assert photograph_once(dashboard.page, "page-zoom").read_bytes() != before
+    plot.dblclick(position={"x": 300, "y": 100})
     frame.get_by_role("button", name="+ chart").click()
     tag = frame.get_by_label("Tag of chart 2")
     frame.get_by_label("Compare gpt/four_ranks", exact=True).check()
