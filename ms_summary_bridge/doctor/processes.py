@@ -1,4 +1,4 @@
-"""Processes of this user: who holds a file open for writing, and the heartbeat of a training that is watched."""
+"""Processes of this user: who holds a file open for writing."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ import psutil
 
 from ms_summary_bridge.files.file_names import format_of_name
 from ms_summary_bridge.monitor.sinks.journal import JOURNAL
-from ms_summary_bridge.monitor.watchdog.heartbeat import Beat, HeartbeatReader
+from ms_summary_bridge.monitor.watchdog.heartbeat import list_descriptors
 
-__all__ = ["ProcessFacts", "find_beat", "find_process", "find_writers"]
+__all__ = ["ProcessFacts", "find_process", "find_writers"]
 
 _PROC: Final = "/proc"
-_HEARTBEAT: Final = "/memfd:ms_summary_bridge heartbeat"
 _WRITE: Final = os.O_WRONLY | os.O_RDWR
 _PROCESSES: Final = 10_000
 
@@ -30,7 +29,7 @@ def find_writers(paths: Collection[str]) -> dict[str, list[int]]:
         return found
     with contextlib.suppress(OSError):
         for pid in [int(name) for name in os.listdir(_PROC) if name.isdigit()][:_PROCESSES]:
-            for number, link in _descriptors(pid):
+            for number, link in list_descriptors(pid):
                 if link in wanted and _is_written(pid, number) and pid not in found.setdefault(link, []):
                     found[link].append(pid)
     return {path: pids for path, pids in found.items() if pids}
@@ -56,7 +55,7 @@ def find_process(pid: int) -> ProcessFacts:
     logs = {
         link
         for one in family
-        for number, link in _descriptors(one.pid)
+        for number, link in list_descriptors(one.pid)
         if _is_log(os.path.basename(link)) and _is_written(one.pid, number)
     }
     environment: dict[str, str] = {}
@@ -67,29 +66,6 @@ def find_process(pid: int) -> ProcessFacts:
 
 def _is_log(name: str) -> bool:
     return name == JOURNAL or bool(format_of_name(name))
-
-
-def find_beat(pid: int) -> Beat | None:
-    """Returns the last beat of a training's heartbeat; None where there is none, or it is not this user's."""
-    for number, link in _descriptors(pid):
-        if link.startswith(_HEARTBEAT):
-            with contextlib.suppress(OSError, ValueError):
-                descriptor = os.open(f"{_PROC}/{pid}/fd/{number}", os.O_RDONLY)
-                try:
-                    return HeartbeatReader(descriptor).read()
-                finally:
-                    os.close(descriptor)
-    return None
-
-
-def _descriptors(pid: int) -> list[tuple[str, str]]:
-    """Returns what a process has open: numbers and paths. Empty for another user's."""
-    found = []
-    with contextlib.suppress(OSError):
-        for number in os.listdir(f"{_PROC}/{pid}/fd"):
-            with contextlib.suppress(OSError):
-                found.append((number, os.readlink(f"{_PROC}/{pid}/fd/{number}")))
-    return found
 
 
 def _is_written(pid: int, number: str) -> bool:

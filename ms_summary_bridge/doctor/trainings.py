@@ -19,10 +19,10 @@ from ms_summary_bridge.doctor.finding import Finding, Verdict, counted, fault, g
 from ms_summary_bridge.doctor.logs import say_age
 from ms_summary_bridge.doctor.look import LogFacts
 from ms_summary_bridge.doctor.machine import DiskFacts
-from ms_summary_bridge.doctor.processes import ProcessFacts, find_beat
+from ms_summary_bridge.doctor.processes import ProcessFacts
 from ms_summary_bridge.files.file_names import MINDSPORE, parse_name
 from ms_summary_bridge.monitor.sinks.journal import JOURNAL, json_lines
-from ms_summary_bridge.monitor.watchdog.heartbeat import Beat
+from ms_summary_bridge.monitor.watchdog.heartbeat import Beat, find_beat
 from ms_summary_bridge.runs.log_files import CONVERT
 from ms_summary_bridge.training.distributed import ProcessRank, find_process_rank
 from ms_summary_bridge.training.phases import START

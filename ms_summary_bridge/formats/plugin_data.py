@@ -31,6 +31,7 @@ __all__ = [
     "encode_metadata",
     "encode_origin",
     "encode_writer",
+    "read_first_text",
 ]
 
 DATA_CLASS_SCALAR: Final = 1
@@ -137,6 +138,20 @@ def decode_text(data: bytes) -> tuple[str, bool]:
     """Returns the text, and whether encoding it gives the same bytes."""
     text = data.decode("utf-8", "replace")
     return text, text.encode() == data
+
+
+def read_first_text(message: bytes) -> str:
+    """Returns the text in a TensorBoard value: the first string of its tensor (field 8 of both); empty for none.
+
+    Raises:
+        EventDecodeError: The message is malformed.
+    """
+    for key, start, end in wire.fields(message, 0, len(message)):
+        if key == 0x42:
+            for inner, first, last in wire.fields(message, start, end):
+                if inner == 0x42:
+                    return message[first:last].decode("utf-8", "replace")
+    return ""
 
 
 def decode_writer(payload: bytes, start: int, end: int) -> tuple[str, bool]:

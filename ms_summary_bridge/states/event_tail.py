@@ -19,6 +19,7 @@ from ms_summary_bridge.files.file_names import LINEAGE, MINDSPORE, TENSORBOARD
 from ms_summary_bridge.files.record_decoder import RecordDecoder
 from ms_summary_bridge.files.records import Damage, Piece, Record
 from ms_summary_bridge.formats import wire
+from ms_summary_bridge.formats.plugin_data import read_first_text
 from ms_summary_bridge.formats.sessions.hparams import END_TAG, read_session_end
 from ms_summary_bridge.formats.sessions.lineage import read_lineage
 from ms_summary_bridge.runs.archive import make_decoder
@@ -252,7 +253,7 @@ class EventTail(msgspec.Struct):
             facts.take_end(End(end_time, has_failed, "its session failed" if has_failed else "its session was ended"))
 
     def _take_milestone(self, tag: str, step: int, wall_time: float, message: bytes, facts: RankFacts) -> None:
-        text = _text_of(message)
+        text = read_first_text(message)
         facts.live(wall_time)
         facts.milestones.append((step, wall_time, text))
         if tag == "milestones/error" and text.startswith("train "):
@@ -282,13 +283,3 @@ class EventTail(msgspec.Struct):
 @lru_cache(maxsize=1 << 16)
 def _role(tag: bytes) -> str:
     return role_of(tag.decode("utf-8", "replace"))
-
-
-def _text_of(message: bytes) -> str:
-    """Returns the text in a value's message: the first string of its tensor (field 8 of both)."""
-    for key, start, end in wire.fields(message, 0, len(message)):
-        if key == 0x42:
-            for inner, first, last in wire.fields(message, start, end):
-                if inner == 0x42:
-                    return message[first:last].decode("utf-8", "replace")
-    return ""

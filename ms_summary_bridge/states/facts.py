@@ -201,7 +201,15 @@ class RankFacts(msgspec.Struct):
         ]
         return (statistics.median(rates), "steps/s") if rates else None
 
-    def evidence(self, *, seen: float, opened: float, is_closed: bool | None, process: Process | None) -> Evidence:
+    def evidence(
+        self,
+        *,
+        seen: float,
+        opened: float,
+        is_closed: bool | None,
+        process: Process | None,
+        beat: tuple[str, float] | None = None,
+    ) -> Evidence:
         """Returns what a judgement needs.
 
         Args:
@@ -209,6 +217,7 @@ class RankFacts(msgspec.Struct):
             opened: When the newest file that still grows was begun; 0 for none.
             is_closed: Whether all files have the mode of a closed file; None where modes do not tell.
             process: The process, where it is one of this host.
+            beat: What its heartbeat says, and for how many seconds.
         """
         secs = [two[1] - one[1] for one, two in itertools.pairwise(self.times)]
         bad = self._find_nonfinite()
@@ -230,6 +239,7 @@ class RankFacts(msgspec.Struct):
             is_beginning=self.began > (self.times[-1][1] if self.times else 0.0),
             hang=self.hang,
             process=process,
+            beat=beat,
             is_closed=is_closed,
             lacks_lineage=self.awaits_lineage and not self.has_lineage,
             has_journal=self.has_journal,

@@ -1,8 +1,8 @@
 """The judgement: how a training is and by what that is known. Pure functions; no I/O, no clock.
 
-The order of the evidence is: an end that was recorded, a hang that was, the process, the mode of the files, and the
-run's own pace. What was written last is never enough: an evaluation after a training is no training. A loss that is not
-finite is told first of all, whatever else is known.
+The order of the evidence is: an end that was recorded, a hang that was, the process, the mode of the files, the run's
+own pace, and the heartbeat of one that is silent. What was written last is never enough: an evaluation after a training
+is no training. A loss that is not finite is told first of all, whatever else is known.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
         is_beginning: Whether that session has no step yet: a graph is compiled, data are loaded.
         hang: A hang that has not passed: seconds since the epoch, and what the watchdog says.
         process: The process.
+        beat: What it does by the heartbeat that the watchdog reads, and since how many seconds.
         is_closed: Whether all files have the mode that a closed file has; None where modes do not tell.
         lacks_lineage: Whether the lineage that a training writes at its end is missing beside that of its beginning.
         has_journal: Whether there is a journal, in which an end would be.
@@ -86,6 +87,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     is_beginning: bool = False
     hang: tuple[float, str] | None = None
     process: Process | None = None
+    beat: tuple[str, float] | None = None
     is_closed: bool | None = None
     lacks_lineage: bool = False
     has_journal: bool = False
@@ -154,7 +156,12 @@ def _find_life(known: Evidence, now: float, stall_after: float | None) -> tuple[
         return "ended", "its files were closed; whether the training reached its end is not recorded", _FOREVER
     if age <= limit:
         return "running", f"written to within {describe_age(limit)}", 0.0 if process is not None else expires
-    alive = f"process {process.pid} is alive, but " if process is not None and process.is_alive else ""
+    if known.beat is not None and known.beat[1] <= limit:
+        return "running", f"its heartbeat says so: in {known.beat[0]} for {describe_age(known.beat[1])}", 0.0
+    alive = ""
+    if process is not None and process.is_alive:
+        doing = f", in {known.beat[0]} for {describe_age(known.beat[1])}" if known.beat is not None else ""
+        alive = f"process {process.pid} is alive{doing}, but "
     if not known.records_end and not alive and age > max(_FORGOTTEN_SECS, limit):
         return "unknown", f"nothing was written for {describe_age(age)}, and such files record no end", 0.0
     words = f"{alive}nothing was written for {describe_age(age)} (limit {describe_age(limit)})"

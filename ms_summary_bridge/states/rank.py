@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from typing import Final
 
 import psutil
 
 from ms_summary_bridge.files.file_names import MINDSPORE
+from ms_summary_bridge.monitor.watchdog.heartbeat import find_beat
 from ms_summary_bridge.states.event_tail import EventTail
 from ms_summary_bridge.states.facts import RankFacts
 from ms_summary_bridge.states.journal_tail import JournalTail
@@ -88,17 +90,20 @@ class Rank:
         data = [tail for tail in self.events if tail.format == MINDSPORE and not tail.is_lineage and tail.has_record]
         newest = max(data, key=lambda tail: tail.created, default=None)
         grows = [tail.created for tail in data if tail.is_closed is False]
-        if facts.has_journal and not facts.pid and facts.end is None and now - facts.last_time > _QUIET_SECS:
+        is_quiet = now - facts.last_time > _QUIET_SECS
+        if facts.has_journal and not facts.pid and facts.end is None and is_quiet:
             for journal in self.journals:
                 journal.find_header(facts, reading)
         is_closed = newest.is_closed if newest is not None else None
         if is_closed is not None or any(tail.is_lineage or tail.is_live for tail in self.events):
             facts.records_end = True
+        process = self._find_process(host) if facts.end is None or facts.began > facts.end.wall_time else None
         return facts.evidence(
             seen=max(self.grew, 0.0 if facts.last_time else self._modified),
             opened=float(max(grows, default=0)),
             is_closed=is_closed,
-            process=self._find_process(host) if facts.end is None or facts.began > facts.end.wall_time else None,
+            process=process,
+            beat=_find_beat(process.pid) if process is not None and process.is_alive and is_quiet else None,
         )
 
     @property
@@ -152,6 +157,11 @@ class Rank:
         for tail in tails:
             if tail.problem:
                 yield f"{tail.path}: {tail.problem}", tail.is_damaged
+
+
+def _find_beat(pid: int) -> tuple[str, float] | None:
+    beat = find_beat(pid)
+    return None if beat is None else (beat.phase, max(0.0, time.monotonic() - beat.monotonic))
 
 
 def _is_alive(pid: int, since: float) -> bool:

@@ -18,7 +18,7 @@ from ms_summary_bridge.runs.log_files import LIVE, SOURCE
 from ms_summary_bridge.runs.logdir import Logdir, Run, discover
 from ms_summary_bridge.tensorboard_plugin.page_run import PageRun, ProcessFiles
 
-__all__ = ["FoundFiles", "file_size"]
+__all__ = ["FoundFiles", "file_size", "modified_time"]
 
 _SHARE: Final = 20
 _SHORTEST_SECS: Final = 20.0
@@ -131,3 +131,11 @@ def file_size(path: str) -> int:
         return os.stat(path).st_size
     except OSError:
         return -1
+
+
+def modified_time(path: str) -> float:
+    """Returns when a file was written to, in seconds since the epoch; 0 where it is gone."""
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0

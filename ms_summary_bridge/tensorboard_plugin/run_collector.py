@@ -16,22 +16,21 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from ms_summary_bridge.errors import BridgeError, LogdirError, NoEventsError
-from ms_summary_bridge.files.file_names import TENSORBOARD
-from ms_summary_bridge.states.tree import FoundFile, FoundRun
-from ms_summary_bridge.states.watcher import RunWatcher
-from ms_summary_bridge.tensorboard_plugin.found_files import FoundFiles, file_size
-from ms_summary_bridge.tensorboard_plugin.journal_facts import JournalFacts, is_journal
+from ms_summary_bridge.errors import BridgeError
+from ms_summary_bridge.tensorboard_plugin.advice import advise
+from ms_summary_bridge.tensorboard_plugin.found_files import FoundFiles, modified_time
+from ms_summary_bridge.tensorboard_plugin.journal_facts import JournalFacts
 from ms_summary_bridge.tensorboard_plugin.page_run import PageRun
 from ms_summary_bridge.tensorboard_plugin.row_table import RowTable
 from ms_summary_bridge.tensorboard_plugin.run_curves import CurveReader
 from ms_summary_bridge.tensorboard_plugin.run_details import describe_run, find_profiles
+from ms_summary_bridge.tensorboard_plugin.watched_runs import WatchedRuns
 
 __all__ = ["RunCollector"]
 
 _SHORTEST_PAUSE: Final = 2.0
 _IDLE_SHARE: Final = 20
-"""Looking for files may take one part in so many of the time."""
+"""Looking at the ends of files may take one part in so many of the time."""
 _WORK_SECS: Final = 0.05
 _BUDGET_SECS: Final = 0.5
 _WATCH_SECS: Final = 3.0  # while much is read, states are looked at as often
@@ -68,14 +67,10 @@ class RunCollector:
         self._problems: list[str] = []
         self._fault = ""
         self._is_ours = False
-        self._watcher = RunWatcher(source)
+        self._watched = WatchedRuns(source)
         self._files = FoundFiles(source, clock)
-        self._watched: dict[str, PageRun] = {}
-        self._lost: list[str] = []
-        self._has_mindspore = False
-        self._journals: dict[str, JournalFacts] = {}
-        self._strangers: dict[str, int] = {}  # files with a journal's name that are none, by their size
         self._next_watch = float("-inf")
+        self._watch_secs = 0.0
         self._look_lock = threading.Lock()  # of the beginning and end of a look
         self._next_look = float("-inf")
         self._found = threading.Event()
@@ -115,7 +110,7 @@ class RunCollector:
                 "fault": self._fault,
                 "source": self._source,
                 "now": time.time(),
-                "advice": None if runs or not self._found.is_set() else _advise(self._source),
+                "advice": None if runs or not self._found.is_set() else advise(self._source),
             }
 
     def describe_one(self, key: str) -> dict[str, Any] | None:
@@ -198,17 +193,14 @@ class RunCollector:
     # ------------------------------------------------------------------ one look
 
     def _look_once(self) -> None:
-        pause = _SHORTEST_PAUSE
         try:
-            began = time.thread_time()
             with self._lock:
                 self._fault = ""
             self._watch()
             self._found.set()
-            while self._watcher.unread:
+            while self._watched.unread:
                 self._watch()
             self._arrange()
-            pause = max(pause, (time.thread_time() - began) * _IDLE_SHARE)
             for run in self._choose():
                 self._read_one(run)
         except Exception as error:  # whatever it is, the page says it and the viewer goes on
@@ -216,7 +208,7 @@ class RunCollector:
         finally:
             self._found.set()
             with self._look_lock:
-                self._next_look = self._clock() + pause
+                self._next_look = self._clock() + max(_SHORTEST_PAUSE, self._watch_secs * _IDLE_SHARE)
                 self._rests.set()
 
     def _fail(self, error: Exception) -> str:
@@ -228,60 +220,23 @@ class RunCollector:
 
     def _watch(self) -> None:
         """Looks at the ends of the files: how the runs are."""
-        try:
-            self._watcher.look(time.time(), budget_secs=_BUDGET_SECS)
-            found, problems = self._watcher.found, self._watcher.problems
-        except NoEventsError:  # it is not there yet, or not now
-            found, problems = [], []
-        except LogdirError as error:
-            found, problems = [], [str(error)]
-        self._next_watch = time.monotonic() + _WATCH_SECS
-        watched: dict[str, PageRun] = {}
+        began = time.thread_time()
+        self._watched.look(_BUDGET_SECS)
         with self._lock:
-            for one, is_seen, state in found:
-                if self._is_shown(one):
-                    key = os.path.relpath(one.directory, self._source).replace(os.sep, "/")
-                    run = watched[key] = self._watched.get(key) or PageRun(key, one.name, one.directory)
-                    run.name, run.state, run.is_seen = one.name, state, is_seen
-                    self._take_files(run, one)
-            self._watched, self._lost = watched, problems
-            self._has_mindspore = any(file.kind != TENSORBOARD for run in watched.values() for file in _files_of(run))
+            self._watched.arrange()
+        self._watch_secs = time.thread_time() - began
+        self._next_watch = time.monotonic() + _WATCH_SECS
         self._publish()
 
     def _publish(self) -> None:
         with self._lock:
-            self._runs = {**self._watched, **self._files.others}
-            self._problems = [*self._lost, *self._files.problems][:_MOST_PROBLEMS]
-            self._is_ours = self._files.has_ours or self._has_mindspore
-
-    def _is_shown(self, one: FoundRun) -> bool:
-        """Whether it is a run: what has a journal's name and nothing beside it may be somebody else's."""
-        return any(file.kind != "journal" or self._is_journal(file.path) for file in one.files)
-
-    def _is_journal(self, path: str) -> bool:
-        if path not in self._journals:
-            size = file_size(path)
-            if self._strangers.get(path) == size:
-                return False
-            if not is_journal(path):
-                self._strangers[path] = size
-                return False
-            self._journals[path] = JournalFacts(os.path.dirname(path))
-        return True
-
-    def _take_files(self, run: PageRun, one: FoundRun) -> None:
-        if run.found is one:
-            return
-        run.found = one
-        run.paths = [file.path for file in one.files]
-        journals = [file for file in one.files if file.kind == "journal" and self._is_journal(file.path)]
-        run.rank_journals = {file.rank: file.path for file in journals if file.rank >= 0}
-        own = [file.path for file in journals if file.rank < 0] or [file.path for file in journals[:1]]
-        run.journals = [self._journals[path] for path in sorted(own, key=_modified)]
+            self._runs = {**self._watched.runs, **self._files.others}
+            self._problems = [*self._watched.problems, *self._files.problems][:_MOST_PROBLEMS]
+            self._is_ours = self._files.has_ours or self._watched.has_ours
 
     def _arrange(self) -> None:
         """Finds out which files belong to which run, where that may have changed."""
-        runs = list(self._watched.values())
+        runs = list(self._watched.runs.values())
         if not self._files.is_due(runs):
             return
         found = self._files.find()
@@ -319,48 +274,8 @@ class RunCollector:
             self._watch()
 
 
-def _advise(source: str) -> dict[str, Any]:
-    """Returns what to do where there is no run yet."""
-    return {
-        "title": "No run yet",
-        "text": f"Nothing below {source} is an event file of MindSpore's or TensorBoard's, or a monitor's journal. The "
-        "page looks again by itself. Record a training with one of these:",
-        "examples": [
-            {
-                "title": "MindSpore: curves, histograms, graph and lineage, for TensorBoard and MindInsight at once",
-                "code": "from ms_summary_bridge import SummaryBridge\n\n"
-                f"model.train(epochs, dataset, callbacks=[SummaryBridge({_literal(source)})])",
-            },
-            {
-                "title": "MindSpore's own callback, whose files are shown as well",
-                "code": f"model.train(epochs, dataset, callbacks=[mindspore.SummaryCollector({_literal(source)})])",
-            },
-            {
-                "title": "PyTorch",
-                "code": "from torch.utils.tensorboard import SummaryWriter\n\n"
-                f'SummaryWriter({_literal(source)}).add_scalar("loss", loss, step)',
-            },
-        ],
-    }
-
-
-def _files_of(run: PageRun) -> list[FoundFile]:
-    return run.found.files if run.found is not None else []
-
-
-def _literal(source: str) -> str:
-    return repr(os.path.join(source, "run1"))
-
-
 def _written(run: PageRun) -> float:
-    return run.state.last_time if run.state is not None else max(map(_modified, run.paths), default=0.0)
-
-
-def _modified(path: str) -> float:
-    try:
-        return os.stat(path).st_mtime
-    except OSError:
-        return 0.0
+    return run.state.last_time if run.state is not None else max(map(modified_time, run.paths), default=0.0)
 
 
 def _is_below(path: str, directory: str) -> bool:

@@ -8,6 +8,7 @@ as a whole when it has changed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import deque
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from ms_summary_bridge.errors import BridgeError, EventDecodeError
 from ms_summary_bridge.events import Decoder, Event, FileVersion, Summary, TaggedValue
 from ms_summary_bridge.files.file_names import MINDSPORE
 from ms_summary_bridge.files.records import Damage, Incomplete, Padding
-from ms_summary_bridge.formats import wire
+from ms_summary_bridge.formats.plugin_data import read_first_text
 from ms_summary_bridge.formats.sessions import hparams
 from ms_summary_bridge.formats.sessions.lineage import read_lineage
 from ms_summary_bridge.formats.sessions.session import SESSION_KINDS, Session
@@ -282,7 +283,9 @@ class RunFacts:
             return
         for tagged in event.content.values:
             if tagged.tag.startswith(_MILESTONES) and isinstance(tagged.value, Opaque):
-                text = _text_of(tagged.value.payload)
+                text = ""
+                with contextlib.suppress(EventDecodeError):
+                    text = read_first_text(tagged.value.payload)
                 self.milestones.append((event.step, event.wall_time, tagged.tag.removeprefix(_MILESTONES), text))
 
     # ------------------------------------------------------------------ what it comes to
@@ -302,16 +305,3 @@ def _stat(path: str) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return status.st_size, status.st_ino
-
-
-def _text_of(message: bytes) -> str:
-    """Returns the text in a value's message: the first string of its tensor (field 8 of both)."""
-    try:
-        for key, start, end in wire.fields(message, 0, len(message)):
-            if key == 0x42:
-                for inner, first, last in wire.fields(message, start, end):
-                    if inner == 0x42:
-                        return message[first:last].decode("utf-8", "replace")
-    except EventDecodeError:
-        pass
-    return ""

@@ -22,6 +22,7 @@ from ms_summary_bridge.formats.protos import ms_pb
 from ms_summary_bridge.formats.sessions.lineage import failed_training
 from ms_summary_bridge.formats.wire import fixed64, length_delimited
 from ms_summary_bridge.live_writer.live_run import LiveRun
+from ms_summary_bridge.monitor.watchdog.heartbeat import Heartbeat
 from ms_summary_bridge.states.run_state import RunState
 from ms_summary_bridge.states.watcher import RunWatcher
 from ms_summary_bridge.values import Scalar
@@ -622,3 +623,21 @@ def test_a_file_that_does_not_say_yet_who_writes_it_counts_once(tmp_path: Path) 
         live.write_bytes(whole)
         (after,) = watcher.look(1e9 + 100)
         assert [len(state.main.losses) for state in (before, after)] == [8, 8]
+
+
+def test_a_heartbeat_is_a_sign_of_life(tmp_path: Path) -> None:
+    now = time.time()
+    header = {**HEADER, "host": "here", "pid": os.getpid(), "wall_time": now + 60}  # after this process began
+    write_lines(tmp_path / "run" / "metrics.jsonl", header, {**sample(1), "wall_time": now + 61})
+    watcher = RunWatcher(str(tmp_path), host="here")
+    (run,) = watcher.look(now + 3 * 3600)
+    assert (run.state, "is alive" in run.evidence[0]) == ("stalled", True)
+    heartbeat = Heartbeat()
+    try:
+        heartbeat.beat("evaluation")
+        (run,) = watcher.look(now + 3 * 3600)
+        assert run.state == "running"
+        assert "heartbeat" in run.evidence[0]
+        assert "in evaluation for" in run.evidence[0]
+    finally:
+        heartbeat.close()

@@ -244,3 +244,43 @@ def test_profiles_beside_a_run(tmp_path: Path) -> None:
     assert Path(path).read_bytes() == b"[]"
     assert collected.collector.profile_path(key, 1) is None
     assert collected.collector.profile_path("nobody", 0) is None
+
+
+# ---------------------------------------------------------------- answers over HTTP
+
+
+@pytest.mark.tensorboard
+def test_each_address_answers(tmp_path: Path) -> None:
+    from werkzeug.test import Client
+
+    from ms_summary_bridge.tensorboard_plugin.plugin import MindSporePlugin
+
+    for rank in range(2):
+        write_summary(tmp_path / "job" / f"rank_{rank}", losses({1: 1.0, 2: 0.5 + rank}), rank=rank)
+    put(tmp_path / "job" / "n_ascend_ms" / "ASCEND_PROFILER_OUTPUT" / "trace_view.json", b'[{"name": "kernel"}]')
+    plugin = MindSporePlugin(str(tmp_path), pytest.fail)
+    apps = plugin.get_plugin_apps()
+
+    def ask(address: str, **query: str) -> Any:
+        return Client(apps[f"/{address}"]).get(f"/{address}", query_string=query)
+
+    assert plugin.is_active()
+    deadline = time.monotonic() + 60
+    while (answer := ask("runs").get_json())["unread"] or not answer["is_known"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert [row["key"] for row in answer["rows"]] == ["job"]
+    assert ask("runs", cursor=answer["cursor"]).get_json()["rows"] == []
+    assert ask("run", key="job").get_json()["row"]["loss"]["count"] == 2
+    assert ask("run", key="nobody").status_code == 404
+    assert ask("series", key="job", tag="loss").get_json()["series"][0]["values"] == [1.0, 0.5]
+    assert ask("series", key="job", tag="loss", points="no number").status_code == 200
+    assert ask("metric", tag="loss").get_json()["runs"]["job"]["min"] == 0.5
+    assert ask("ranks", key="job", tag="loss").get_json()["values"] == [[1.0, 0.5], [1.0, 1.5]]
+    assert ask("ranks", key="nobody", tag="loss").status_code == 404
+    trace = ask("profile", key="job", number="0")
+    assert trace.get_data() == b'[{"name": "kernel"}]'
+    assert "attachment" in trace.headers["Content-Disposition"]
+    trace.close()
+    for number in ("1", "-1", "../../etc/passwd", ""):
+        assert ask("profile", key="job", number=number).status_code == 404

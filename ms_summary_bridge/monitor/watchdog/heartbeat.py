@@ -9,6 +9,7 @@ together: a look at a moment of change may find the step before, and the next lo
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import time
@@ -18,7 +19,10 @@ import msgspec
 
 from ms_summary_bridge.training.phases import PHASES, START, number_of
 
-__all__ = ["CALLS", "EPOCH", "STEP", "Beat", "Heartbeat", "HeartbeatReader"]
+__all__ = ["CALLS", "EPOCH", "STEP", "Beat", "Heartbeat", "HeartbeatReader", "find_beat", "list_descriptors"]
+
+_NAME: Final = "ms_summary_bridge heartbeat"
+_PROC: Final = "/proc"
 
 # At the place of each phase: when it last began, in monotonic seconds. The training is in the one that began last.
 CALLS: Final = len(PHASES)
@@ -53,7 +57,7 @@ class Heartbeat:
         """Numbers by their place: `CALLS`, `STEP`, `EPOCH`, and for each phase when it last began."""
         self.descriptor = -1
         if is_shared:
-            self.descriptor = os.memfd_create("ms_summary_bridge heartbeat")
+            self.descriptor = os.memfd_create(_NAME)
             os.ftruncate(self.descriptor, 8 * _COUNT)
             self.places = memoryview(mmap.mmap(self.descriptor, 8 * _COUNT)).cast("d")
         self.places[STEP] = step
@@ -89,3 +93,26 @@ class HeartbeatReader:
         *since, calls, step, epoch = self._places.tolist()
         phase = max(range(CALLS), key=since.__getitem__)
         return Beat(int(calls), int(step), int(epoch) or None, PHASES[phase], since[phase])
+
+
+def find_beat(pid: int) -> Beat | None:
+    """Returns the last beat of a training's heartbeat; None where there is none, or it is not this user's."""
+    for number, link in list_descriptors(pid):
+        if link.startswith(f"/memfd:{_NAME}"):
+            with contextlib.suppress(OSError, ValueError):
+                descriptor = os.open(f"{_PROC}/{pid}/fd/{number}", os.O_RDONLY)
+                try:
+                    return HeartbeatReader(descriptor).read()
+                finally:
+                    os.close(descriptor)
+    return None
+
+
+def list_descriptors(pid: int) -> list[tuple[str, str]]:
+    """Returns what a process has open: numbers and paths. Empty for another user's, and where there is no /proc."""
+    found = []
+    with contextlib.suppress(OSError):
+        for number in os.listdir(f"{_PROC}/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                found.append((number, os.readlink(f"{_PROC}/{pid}/fd/{number}")))
+    return found
