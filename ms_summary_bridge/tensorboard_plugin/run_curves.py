@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Curve: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]]
 
-__all__ = ["CurveReader", "draw_ranks", "read_journal_curve", "read_run_curve", "thin_curve"]
+__all__ = ["CurveReader", "CurveSource", "draw_ranks", "read_journal_curve", "read_run_curve", "thin_curve"]
 
 _CHUNK_BYTES: Final = 1 << 20
 _MOST_KEPT: Final = 64
