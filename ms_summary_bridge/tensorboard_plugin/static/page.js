@@ -182,7 +182,9 @@ export class Page {
   /** Lets the keyboard be ours, unless a person is at something of TensorBoard's. */
   takeFocus() {
     const focused = outerDocument()?.activeElement;
-    if (!focused || ["BODY", "IFRAME"].includes(focused.tagName)) this.table.scroll.focus({ preventScroll: true });
+    if (focused && !["BODY", "IFRAME"].includes(focused.tagName)) return;
+    this.table.scroll.classList.add("unasked"); // nobody pressed a key yet: there is nothing to point out
+    this.table.scroll.focus({ preventScroll: true });
   }
 
   /** @param {unknown} error */

@@ -88,7 +88,7 @@ export class Table {
     const rows = items.flatMap((item) => (item.kind === "row" ? [item.row] : item.rows.slice(0, 1)));
     let longest = 14;
     for (const row of rows) longest = Math.max(longest, row.name.length);
-    const widths = [34, Math.min(340, longest * 7.2 + 44)];
+    const widths = [34, Math.min(340, Math.max(130, this.scroll.clientWidth * 0.4), longest * 7.2 + 44)];
     for (const column of columns) {
       let letters = column.title.length + 2;
       if (column.kind !== "spark" && column.kind !== "badge") {
@@ -255,6 +255,7 @@ export class Table {
 
   /** @param {KeyboardEvent} event */
   press(event) {
+    this.scroll.classList.remove("unasked");
     if (event.ctrlKey || event.metaKey || event.altKey || this.drawing === null) return;
     const { items } = this.drawing;
     const page = Math.max(1, Math.floor(this.scroll.clientHeight / HEIGHT) - 2);
