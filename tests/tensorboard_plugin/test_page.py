@@ -313,10 +313,11 @@ def test_checked_runs_over_each_other(dashboard: Dashboard) -> None:
         ["lenet/fast", "", "0.2", "0.2 at 20", "2.1 at 1"],
     ]
     frame.get_by_label("log", exact=True).check()
+    frame.get_by_label("outliers").check()
     frame.get_by_label("Smoothing").fill("0.6")
     frame.get_by_label("Axis").select_option("time")
     frame.wait_for_function("!document.querySelector('.overlay .legend tbody').textContent.includes(' at ')")
-    for said in ("p.mindspore.log=1", "p.mindspore.smooth=0.6", "p.mindspore.x=time"):
+    for said in ("p.mindspore.log=1", "p.mindspore.out=1", "p.mindspore.smooth=0.6", "p.mindspore.x=time"):
         assert said in dashboard.page.url
     plot = frame.locator(".overlay .plot").first
     plot.focus()

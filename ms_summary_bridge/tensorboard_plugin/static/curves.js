@@ -109,3 +109,17 @@ export function extremes({ xs, ys }) {
   });
   return { last: ys[last] ?? null, min: ys[least] ?? null, minAt: xs[least] ?? null, max: ys[most] ?? null, maxAt: xs[most] ?? null };
 }
+
+/**
+ * Where most values lie, for a chart that a few far ones would flatten.
+ *
+ * @param {Curve[]} curves
+ * @returns {[number, number] | null} null where all values are near enough to each other
+ */
+export function usualRange(curves) {
+  const values = curves.flatMap((curve) => curve.ys.filter(isNumber)).sort((one, other) => one - other);
+  if (values.length < 20) return null;
+  const low = values[Math.floor(values.length * 0.05)], high = values[Math.floor(values.length * 0.95)];
+  const span = high - low, whole = values[values.length - 1] - values[0];
+  return span > 0 && whole > 4 * span ? [Math.max(values[0], low - span / 4), Math.min(values[values.length - 1], high + span / 4)] : null;
+}

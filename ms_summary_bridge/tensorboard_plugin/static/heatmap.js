@@ -36,7 +36,7 @@ export class RanksCard {
     this.choice = element("span");
     this.table = element("tbody");
     this.at = { rank: 0, step: 0 };
-    const heads = ["Rank", "State", "Step", "Loss", "Rate", "Memory", "Seen", "Host"];
+    const heads = ["Rank", "State", "Step", "Loss", "Rate", "Memory, MiB", "Seen", "Host"];
     this.lines = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Ranks" },
       element("table", {}, element("thead", {}, element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head)))), this.table));
     this.root = element("section", { class: "card ranks" }, element("div", { class: "controls" }, element("h3", {}, "Ranks"), this.choice, this.scale, element("span", { class: "grow" }), this.told),

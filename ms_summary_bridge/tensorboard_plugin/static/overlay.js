@@ -1,6 +1,6 @@
 // The checked runs over each other: a chart for each tag that is asked for, and what each run's curve comes to.
 
-import { extremes, meanCurve, onAxis, PALETTE, smooth } from "./curves.js";
+import { extremes, meanCurve, onAxis, PALETTE, smooth, usualRange } from "./curves.js";
 import { button, element, select, tick } from "./dom.js";
 import { brief } from "./format.js";
 import { Plot } from "./plot.js";
@@ -64,7 +64,7 @@ export class Overlay {
   /** @param {View} view */
   drawControls(view) {
     this.more.disabled = view.charts.length >= MOST_CHARTS;
-    const mark = JSON.stringify([view.axis, view.log, view.smoothing, view.charts.length]);
+    const mark = JSON.stringify([view.axis, view.log, view.outliers, view.smoothing, view.charts.length]);
     if (mark === this.shown) return;
     this.shown = mark;
     if (this.controls.contains(document.activeElement) && this.controls.childElementCount) {
@@ -81,6 +81,7 @@ export class Overlay {
     this.controls.replaceChildren(element("h3", {}, "Curves"), this.note, element("span", { class: "grow" }),
       select("Axis", [["step", "step"], ["time", "time"]], view.axis, (axis) => this.change({ axis: axis === "time" ? "time" : "step" })),
       tick("log", view.log, (log) => this.change({ log }), "The axis of values grows by factors"),
+      tick("outliers", view.outliers, (outliers) => this.change({ outliers }), "Make room for values far from all others"),
       element("label", { class: "choice" }, element("span", { class: "soft" }, "Smoothing"), slider, level), this.more);
   }
 
@@ -160,7 +161,7 @@ class ChartCard {
     this.empty.textContent = curves.length ? "" : rows.length ? `None of these runs has a tag ${this.title}.` : "No run is shown.";
     this.plot.root.hidden = !curves.length;
     const smoothed = this.curves.map((curve) => ({ ...curve, ys: smooth(curve.ys, view.smoothing) }));
-    if (curves.length) this.plot.draw({ curves: smoothed, axis: view.axis, log: view.log });
+    if (curves.length) this.plot.draw({ curves: smoothed, axis: view.axis, log: view.log, limits: view.outliers ? null : usualRange(smoothed) });
     this.drawLegend();
   }
 

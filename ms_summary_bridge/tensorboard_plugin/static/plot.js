@@ -7,7 +7,7 @@ import uPlot from "./vendor/uplot.js";
 
 /** @typedef {import("./types").Curve} Curve */
 /** @typedef {{x: number, kind: string, text: string}} Mark */
-/** @typedef {{curves: Curve[], axis: string, log: boolean, marks?: Mark[], broken?: [number, number][]}} Drawing */
+/** @typedef {{curves: Curve[], axis: string, log: boolean, marks?: Mark[], broken?: [number, number][], limits?: [number, number] | null}} Drawing */
 
 const BROKEN_HEIGHT = 8;
 
@@ -32,7 +32,7 @@ export class Plot {
   /** @param {Drawing} drawing */
   draw(drawing) {
     this.drawing = drawing;
-    const shape = JSON.stringify([drawing.curves.map((one) => [one.key, one.colour, Boolean(one.band), one.ys.filter(isNumber).length < 3]), drawing.axis, drawing.log]);
+    const shape = JSON.stringify([drawing.curves.map((one) => [one.key, one.colour, Boolean(one.band), one.ys.filter(isNumber).length < 3]), drawing.axis, drawing.log, drawing.limits]);
     const data = align(drawing);
     if (this.chart !== null && shape === this.shape) {
       const scale = this.chart.scales.x, before = this.chart.data[0];
@@ -62,7 +62,7 @@ export class Plot {
    * @param {Drawing} drawing
    * @returns {uPlot.Options}
    */
-  options({ curves, axis, log }) {
+  options({ curves, axis, log, limits }) {
     /** @type {uPlot.Series[]} */
     const series = [{}];
     /** @type {uPlot.Band[]} */
@@ -79,7 +79,7 @@ export class Plot {
     const font = "11px Roboto, sans-serif";
     return {
       width: Math.max(200, this.root.clientWidth), height: this.height, series, bands, legend: { show: false },
-      scales: { x: { time: false }, y: { distr: log ? 3 : 1 } },
+      scales: { x: { time: false }, y: { distr: log ? 3 : 1, ...(limits && !log ? { range: /** @type {[number, number]} */ (limits) } : {}) } },
       axes: [
         { stroke: () => colour("soft"), grid, ticks: grid, font, size: 34, values: (_, ticks) => ticks.map((tick) => (axis === "time" ? duration(tick) : brief(tick))) },
         { stroke: () => colour("soft"), grid, ticks: grid, font, size: 62, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : brief(tick))) },

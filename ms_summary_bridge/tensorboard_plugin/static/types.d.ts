@@ -81,7 +81,7 @@ export interface HeatMap { tag: string; ranks: number[]; steps: number[]; values
 export interface View {
   run: string; query: string; isRegex: boolean; states: string[]; healths: string[]; columns: string[] | null;
   onlyDiffering: boolean; sort: string; group: string; pinned: string[]; hidden: string[]; showHidden: boolean;
-  baseline: string; checked: string[]; charts: string[]; axis: "step" | "time"; log: boolean; smoothing: number;
+  baseline: string; checked: string[]; charts: string[]; axis: "step" | "time"; log: boolean; outliers: boolean; smoothing: number;
 }
 export interface Column {
   id: string; title: string; kind: "text" | "number" | "badge" | "spark"; group: string; tip: string;
