@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -27,10 +29,48 @@ def read_version() -> str:
     return match[1]
 
 
-def read_readme() -> str:
-    """Returns the README, or nothing where only the package was copied."""
+def find_repository() -> str:
+    """Returns the address of the repository this is built from, without `.git`; empty where nobody says.
+
+    MSB_REPOSITORY names it, else the clone's remote `origin` does; an sdist remembers it. What a remote's address holds
+    before its host, a name or a token, is left out.
+    """
+    address = os.environ.get("MSB_REPOSITORY", "")
+    if not address and (ROOT / "PKG-INFO").is_file():
+        match = re.search(
+            r"^Project-URL: Source, (\S+)$", (ROOT / "PKG-INFO").read_text(encoding="utf-8"), re.MULTILINE
+        )
+        return match[1] if match else ""
+    if not address and (ROOT / ".git").exists():  # and not that of a directory above, which is another project
+        try:
+            asked = ["git", "-C", str(ROOT), "config", "--get", "remote.origin.url"]
+            address = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=False).stdout
+        except (OSError, subprocess.SubprocessError):
+            return ""
+    match = re.fullmatch(
+        r"(?:(?:https?|ssh|git)://)?(?:[^/@]*@)?([\w.-]+\.[a-z]+)(?::\d+)?[:/]([\w./~-]+?)(?:\.git)?/?", address.strip()
+    )
+    return f"https://{match[1]}/{match[2]}" if match else ""
+
+
+def read_readme(repository: str, version: str) -> str:
+    """Returns the README, or nothing where only the package was copied.
+
+    Its links lead into the repository, at the tag of this version, since a package index has no files beside it.
+    """
     readme = ROOT / "README.md"
-    return readme.read_text(encoding="utf-8") if readme.is_file() else ""
+    text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
+    if not repository:
+        return text
+    text = re.sub(r"(!\[[^\]]*\]\()(?![a-z]+:|#)", rf"\g<1>{repository}/raw/v{version}/", text)
+    return re.sub(
+        r"((?<!!)\[(?:[^\[\]]|!\[[^\]]*\]\([^)]*\))*\]\()(?![a-z]+:|#)", rf"\g<1>{repository}/blob/v{version}/", text
+    )
+
+
+VERSION = read_version()
+REPOSITORY = find_repository()
+PAGES = {"Source": "", "Documentation": f"/blob/v{VERSION}/docs", "Changelog": f"/blob/v{VERSION}/CHANGELOG.md"}
 
 
 # What the converter half needs. MindSpore up to 2.9 wants protobuf 3.20.3, 2.10 wants 7.34 and later, so there is no
@@ -56,6 +96,14 @@ TENSORBOARD = ["tensorboard>=2.17"]
 PARQUET = ["pyarrow>=14.0.0,<26"]
 DASK = ["distributed>=2024.8.0"]
 
+# The site of docs/, in both languages; MkDocs 2 has no plugins.
+DOCS = [
+    "mkdocs>=1.6,<2",
+    "mkdocs-material>=9.5",
+    "mkdocs-static-i18n>=1.2",
+    "mkdocstrings[python]>=0.26",
+]
+
 EXTRAS = {
     "mindspore": ["mindspore>=2.7", "numpy<2"],
     "mindformers": ["mindformers>=1.9.0", "mindspore>=2.7", "numpy<2"],
@@ -63,6 +111,11 @@ EXTRAS = {
     "parquet": PARQUET,
     "dask": DASK,
     "wandb": ["wandb>=0.31.0"],
+    "swanlab": ["swanlab>=0.10.3"],
+    # The client, and what its local store takes; `pip install mlflow` has these, and a server.
+    "mlflow": ["mlflow-skinny>=3.17.2", "sqlalchemy>=2.0", "alembic>=1.13"],
+    "trackio": ["trackio>=0.43.0"],
+    "docs": DOCS,
     "test": [
         *TENSORBOARD,
         *PARQUET,
@@ -76,9 +129,19 @@ EXTRAS = {
         "flask>=2.2",
         "flask-cors>=3.0",
         "s3fs>=2024.2.0",
+        # Its parser is the judge of a textfile for node_exporter.
+        "prometheus-client>=0.20",
         "grpcio-tools>=1.60",
         # What tools/bench measures us against.
         "tbparse>=0.0.9",
+        # examples/read_and_plot.ipynb, and the tables of read_scalars.
+        "pandas>=2.1",
+        "polars>=1.0",
+        "matplotlib>=3.8",
+        "nbclient>=0.10",
+        "ipykernel>=6.29",
+        # tools/release makes the wheel and the sdist.
+        "build>=1.2",
         # Drives the Chromium of the system; its own browsers are not downloaded.
         "playwright>=1.49",
         # Runs TypeScript, which checks the types of the page, where there is no node.
@@ -93,11 +156,12 @@ EXTRAS = {
 
 setup(
     name="ms_summary_bridge",
-    version=read_version(),
+    version=VERSION,
     description="Two-way converter between MindSpore summary files and TensorBoard event files, with a callback "
     "and a monitor for training",
-    long_description=read_readme(),
+    long_description=read_readme(REPOSITORY, VERSION),
     long_description_content_type="text/markdown",
+    project_urls={name: REPOSITORY + page for name, page in PAGES.items()} if REPOSITORY else {},
     license="Apache-2.0",
     license_files=["LICENSE", "ms_summary_bridge/tensorboard_plugin/static/vendor/*.LICENSE"],
     keywords=["mindspore", "mindinsight", "tensorboard", "summary", "monitoring"],

@@ -10,34 +10,35 @@ is outside Linux with all that records a training: these, Monitor and build_moni
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ms_summary_bridge._version import __version__
+from ms_summary_bridge.errors import (
+    BridgeError,
+    ClosedError,
+    ConfigError,
+    EventDecodeError,
+    InvalidValueError,
+    LogdirError,
+    MissingDependencyError,
+    NoEventsError,
+    RecordError,
+    UnsupportedValueError,
+    UsageError,
+    ValueConversionError,
+)
+from ms_summary_bridge.errors import lazy_names as _lazy_names
 
 if TYPE_CHECKING:
     from ms_summary_bridge.aggregate.aggregate import aggregate_ranks
     from ms_summary_bridge.callback.bridge import SummaryBridge
     from ms_summary_bridge.callback.gradient_summary import GradientSummary
     from ms_summary_bridge.columns.inspect import inspect_logdir
-    from ms_summary_bridge.columns.read import read_histograms, read_images, read_scalars
+    from ms_summary_bridge.columns.read import read_histograms, read_images, read_scalars, read_texts
     from ms_summary_bridge.convert.follow import follow_logdir
     from ms_summary_bridge.convert.logdir import convert_logdir
     from ms_summary_bridge.convert.task import ConvertOptions
     from ms_summary_bridge.convert.verify import verify_logdirs
-    from ms_summary_bridge.errors import (
-        BridgeError,
-        ClosedError,
-        ConfigError,
-        EventDecodeError,
-        InvalidValueError,
-        LogdirError,
-        MissingDependencyError,
-        NoEventsError,
-        RecordError,
-        UnsupportedValueError,
-        UsageError,
-        ValueConversionError,
-    )
     from ms_summary_bridge.events import DataPoint, Event, FileVersion, SessionLog, Summary, TaggedValue, iter_points
     from ms_summary_bridge.export.logdir import export_logdir
     from ms_summary_bridge.files.event_file import EventFileReader
@@ -94,6 +95,7 @@ __all__ = [
     "read_histograms",
     "read_images",
     "read_scalars",
+    "read_texts",
     "verify_logdirs",
     "view",
 ]
@@ -103,7 +105,7 @@ _HOMES = {
     "callback.gradient_summary": "GradientSummary",
     "aggregate.aggregate": "aggregate_ranks",
     "columns.inspect": "inspect_logdir",
-    "columns.read": "read_histograms read_images read_scalars",
+    "columns.read": "read_histograms read_images read_scalars read_texts",
     "convert.follow": "follow_logdir",
     "convert.logdir": "convert_logdir",
     "convert.task": "ConvertOptions",
@@ -118,47 +120,11 @@ _HOMES = {
     "runs.logdir": "discover",
     "runs.report": "Report",
     "values": "Histogram Image Opaque Scalar Tensor",
-    "viewers.view": "view_logdir",
+    "viewers.view": "view=view_logdir",
 }
-"""The names of each module; those that are not here are errors."""
+_NEED_MINDSPORE = ("GradientSummary", "SaveBestCheckpoint", "SummaryBridge")
+_RECORDING = (*_NEED_MINDSPORE, "Monitor", "build_monitor_callbacks")
 
-_MODULES = {name: module for module, names in _HOMES.items() for name in names.split()}
-_NEED_MINDSPORE = frozenset(("GradientSummary", "SaveBestCheckpoint", "SummaryBridge"))
-_RECORDING = _NEED_MINDSPORE | {"Monitor", "build_monitor_callbacks"}
-
-
-def _names() -> list[str]:
-    from ms_summary_bridge.errors import can_record, has_mindspore
-
-    missing = _RECORDING if not can_record() else frozenset() if has_mindspore() else _NEED_MINDSPORE
-    return [name for name in _ALL if name not in missing]
-
-
-_ALL = __all__
 if not TYPE_CHECKING:
+    __getattr__, __dir__ = _lazy_names(__name__, __all__, _HOMES, needs_mindspore=_NEED_MINDSPORE, records=_RECORDING)
     del __all__  # made by __getattr__, since to look for MindSpore at every import would take time
-
-
-def __getattr__(name: str) -> Any:
-    """Loads what a name stands for; `__all__` is the list of those that can be had here.
-
-    Raises:
-        MissingDependencyError: MindSpore is not installed, and the name needs it, or it needs Linux. This is an
-            ImportError and no AttributeError, so that `from ms_summary_bridge import SummaryBridge` shows it, and
-            `hasattr` and a default of `getattr` do not hide it; `"SummaryBridge" in dir(ms_summary_bridge)` asks
-            without raising.
-        AttributeError: There is no such name.
-    """
-    if name == "__all__":
-        return _names()
-    if name not in _ALL:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from ms_summary_bridge.errors import load_name
-
-    name_there = "view_logdir" if name == "view" else name
-    module = f"{__name__}.{_MODULES.get(name_there, 'errors')}"
-    return load_name(module, name_there, needs_mindspore=name in _NEED_MINDSPORE, records=name in _RECORDING)
-
-
-def __dir__() -> list[str]:
-    return _names()

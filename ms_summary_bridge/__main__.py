@@ -2,6 +2,6 @@
 
 import sys
 
-from ms_summary_bridge.cli.app import main
+from ms_summary_bridge.cli import main
 
 sys.exit(main())

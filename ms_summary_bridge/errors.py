@@ -38,6 +38,7 @@ read on. The record errors are raised by the calls that work on one record.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar, TypeVar
@@ -70,6 +71,7 @@ __all__ = [
     "can_record",
     "check_recording",
     "has_mindspore",
+    "lazy_names",
     "load_name",
 ]
 
@@ -282,3 +284,43 @@ def load_name(module: str, name: str, *, needs_mindspore: bool, records: bool = 
         raise MissingDependencyError(
             f"{name} needs MindSpore, which is not installed here: pip install 'ms_summary_bridge[mindspore]'"
         ) from error
+
+
+def lazy_names(
+    package: str,
+    shown: Sequence[str],
+    homes: Mapping[str, str],
+    *,
+    needs_mindspore: Sequence[str],
+    records: Sequence[str],
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Returns `__getattr__` and `__dir__` for a package whose names are loaded when they are asked for.
+
+    The first gives `__all__` as well: those of the names that can be had here. Asked for one that cannot be, it raises
+    MissingDependencyError, an ImportError and no AttributeError, so that `from ms_summary_bridge import SummaryBridge`
+    shows it, and `hasattr` and a default of `getattr` do not hide it.
+
+    Args:
+        package: Its `__name__`.
+        shown: What it shows.
+        homes: Of each module below the package the names that come from it; `a=b` is its b under the name a.
+        needs_mindspore: Names that need MindSpore.
+        records: Names that need a system which can record.
+    """
+    places = {word.partition("=")[0]: (home, word) for home, words in homes.items() for word in words.split()}
+
+    def list_names() -> list[str]:
+        missing = records if not can_record() else () if has_mindspore() else needs_mindspore
+        return [name for name in shown if name not in missing]
+
+    def load(name: str) -> Any:
+        if name == "__all__":
+            return list_names()
+        if name not in places:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        home, word = places[name]
+        needs = name in needs_mindspore
+        there = word.rpartition("=")[2]
+        return load_name(f"{package}.{home}", there, needs_mindspore=needs, records=name in records)
+
+    return load, list_names

@@ -37,8 +37,9 @@ from mindformers.tools.utils import get_output_root_path
 from mindspore.train.callback import RunContext
 
 from ms_summary_bridge.callback.bridge import SummaryBridge
-from ms_summary_bridge.errors import ConfigError
+from ms_summary_bridge.errors import ConfigError, UsageError
 from ms_summary_bridge.monitor.callback import MindSporeTransformersMonitor as _Monitor
+from ms_summary_bridge.monitor.pynative_events import PyNativeEvents
 from ms_summary_bridge.training.parameters import TrainingParameters, seq_length_of_model
 
 __all__ = ["MindSporeTransformersMonitor", "SummaryBridgeMonitor"]
@@ -82,8 +83,17 @@ class SummaryBridgeMonitor(SummaryBridge):
         """Returns what MindFormers knows of this training."""
         return _training_facts(parameters)
 
-    def on_train_begin(self, run_context: Any) -> None:
-        """As SummaryBridge's; a training that was resumed counts on from where it was."""
+    def on_train_begin(self, run_context: Any, state: Any = None, **_: Any) -> None:
+        """As SummaryBridge's; a training that was resumed counts on from where it was.
+
+        Raises:
+            UsageError: It is the PyNative trainer that calls, which has nothing of what a bridge collects.
+        """
+        if state is not None:
+            raise UsageError(
+                "SummaryBridgeMonitor cannot collect from MindFormers' PyNative trainer: use the callback "
+                "MindSporeTransformersMonitor with backend: [tensorboard, mindinsight]"
+            )
         self._count = _Count(_loss_monitor_facts(run_context.original_args()))
         super().on_train_begin(self._count.over_sessions(run_context))
 
@@ -103,8 +113,8 @@ class SummaryBridgeMonitor(SummaryBridge):
 
 
 @MindFormerRegister.register(MindFormerModuleType.CALLBACK)
-class MindSporeTransformersMonitor(_Monitor):
-    """The monitor for a MindFormers YAML file.
+class MindSporeTransformersMonitor(PyNativeEvents, _Monitor):
+    """The monitor for a MindFormers YAML file, of the trainer on graphs and of the PyNative one.
 
     What MindFormers knows of a training and does not say is found: the global batch size, the step to begin at and
     what the loss is a sum over in the MFLossMonitor beside it, the length of a sequence in the model's configuration.

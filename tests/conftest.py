@@ -55,6 +55,7 @@ _MARKER_OF_FIXTURE = {
     "mindinsight_python": "mindinsight",
     "mindformers_python": "mindformers",
     "wandb_python": "wandb",
+    "trackers_python": "trackers",
 }
 
 
@@ -191,8 +192,20 @@ def wandb_python() -> Path:
     return _python_of("wandb")
 
 
+@pytest.fixture(scope="session")
+def trackers_python() -> Path:
+    """The Python of the environment that has SwanLab, MLflow and Trackio. It is made by `tools/matrix trackers`."""
+    if not (_environments() / "trackers" / ".stamp").exists():
+        pytest.skip("SwanLab, MLflow and Trackio are not asked: `tools/matrix trackers` makes their environment")
+    return _python_of("trackers")
+
+
+def _environments() -> Path:
+    return Path(os.environ.get("MSB_VENVS", ROOT / ".venvs")).resolve()
+
+
 def _python_of(name: str) -> Path:
     done = subprocess.run([str(ROOT / "tools" / "environment"), name], stdin=subprocess.DEVNULL, check=False)
     if done.returncode:
         pytest.fail(f"the environment {name} cannot be made; see above", pytrace=False)
-    return Path(os.environ.get("MSB_VENVS", ROOT / ".venvs")).resolve() / name / "bin" / "python"
+    return _environments() / name / "bin" / "python"

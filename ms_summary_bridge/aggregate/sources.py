@@ -214,7 +214,7 @@ def find_ranks(
             runs = [run for run in logdir.runs if run.files]
             if runs:
                 found = [_Found(_rank_of(run, runs), run.name, run=run) for run in runs]
-            problems = [f"{problem.path}: {problem.reason}" for problem in logdir.problems]
+            problems = [f"{problem.path}: {problem.reason}" for problem in (*logdir.problems, *logdir.empty)]
     if not found:
         raise NoEventsError(f"{source}: no summary file, event file or journal ({JOURNAL}) found below it")
     if any(one.rank is None for one in found):

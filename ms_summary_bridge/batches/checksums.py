@@ -57,15 +57,14 @@ def add_columns(
         width: Bytes of a row that are checksummed.
     """
     out = np.full(len(rows), checksum, _U32)
-    for column in columns:
+    if not len(rows):
+        return out
+    varying = rows.T[list(columns)]
+    are_equal = (varying == varying[:, :1]).all(axis=1).tolist()
+    for column, values, is_equal in zip(columns, varying, are_equal, strict=True):
         table = _table(width - 1 - column)
-        values = rows[:, column]
-        first = int(values[0]) if len(values) else 0
-        if (values == first).all():
-            if first:
-                out ^= table[first]
-        else:
-            out ^= table.take(values)
+        # "wrap": a byte is never out of range, so that nobody need look whether it is.
+        out ^= table[values[0]] if is_equal else table.take(values, mode="wrap")
     return out
 
 

@@ -14,6 +14,7 @@ import atexit
 import copy
 import functools
 import os
+import sys
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -419,6 +420,8 @@ class SummaryBridge(HookNames, Callback, UserValues):
         for other in callbacks_of(run_context.original_args()):
             if other is not self and isinstance(other, (SummaryCollector, SummaryBridge)):
                 name = type(other).__name__
+                if isinstance(other, SummaryCollector) and "mindformers" in sys.modules:
+                    name += " (SummaryMonitor in a MindFormers YAML file)"
                 raise UsageError(
                     f"{name} is in the list of callbacks beside SummaryBridge, which replaces it: remove one"
                 )

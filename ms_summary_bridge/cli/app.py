@@ -5,8 +5,6 @@ Results go to stdout, talk and progress to stderr, `--json` is for programs. Exi
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import sys
 from collections.abc import Sequence
@@ -20,11 +18,11 @@ from ms_summary_bridge.cli.config import make_config_app
 from ms_summary_bridge.cli.convert import convert
 from ms_summary_bridge.cli.diagnose import diagnose
 from ms_summary_bridge.cli.doctor import doctor
+from ms_summary_bridge.cli.ending import INTERRUPTED, exit_code_of
 from ms_summary_bridge.cli.export import export
-from ms_summary_bridge.cli.output import discard_output, print_json, print_wide, say
+from ms_summary_bridge.cli.output import print_json, print_wide
 from ms_summary_bridge.cli.view import view
 from ms_summary_bridge.cli.watch import watch
-from ms_summary_bridge.errors import BridgeError
 
 __all__ = ["EXIT_CODES", "app", "main"]
 
@@ -36,7 +34,6 @@ EXIT_CODES: Final = {
     4: "with --strict only: something could not be represented",
     5: "watch raised an alert, or diagnose blames a rank",
 }
-_INTERRUPTED: Final = 130  # what a shell gives for a program ended by Ctrl-C
 
 _EXIT_TEXT: Final = "\b\nExit codes:\n" + "\n".join(f"  {code}  {text}" for code, text in EXIT_CODES.items())
 
@@ -46,7 +43,6 @@ app = typer.Typer(
     "Example: ms-summary-bridge view ./summary_dir",
     epilog=_EXIT_TEXT,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -134,42 +130,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code, see `EXIT_CODES`.
     """
-    command = typer.main.get_command(app)
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by the caller, who wants to hear nothing
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (as long as the process)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a name that is not UTF-8, or a terminal that is not, ends nothing
-        sys.stdout.reconfigure(errors="backslashreplace")
-    try:
-        result = command.main(list(argv) if argv is not None else None, "ms-summary-bridge", standalone_mode=False)
-        if result == _INTERRUPTED:
+    # Completion is installed for the name that was called.
+    is_short = argv is None and os.path.splitext(os.path.basename(sys.argv[0]))[0] == "msb"
+
+    def run() -> int:
+        words = list(argv) if argv is not None else None
+        name = "msb" if is_short else "ms-summary-bridge"
+        result = typer.main.get_command(app).main(words, name, standalone_mode=False)
+        if result == INTERRUPTED:
             raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
-    except BridgeError as error:
-        say(f"error: {error}")
-        return error.exit_code
-    except KeyboardInterrupt:
-        say("interrupted; converting again into the same destination goes on from here")
-        return _INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output has gone (`| head`): nothing is wrong, and nothing more can be said.
-        discard_output()
-        return 0
-    except OSError as error:
-        if error.filename is not None:  # a file's error that nobody below has named: a bug, to be seen as one
-            raise
-        discard_output()
-        with contextlib.suppress(OSError):
-            say(f"error: the output cannot be written: {error.strerror}")
-        return 1
-    except Exception as error:
-        # typer keeps its exceptions for wrong usage in places that differ between its versions.
-        if hasattr(error, "show") and hasattr(error, "exit_code"):
-            shown = io.StringIO()
-            error.show(file=shown)
-            say(shown.getvalue().rstrip("\n"))
-            return int(error.exit_code)
-        raise
+
+    return exit_code_of(run)
 
 
 if __name__ == "__main__":

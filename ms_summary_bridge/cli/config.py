@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from ms_summary_bridge.monitor.model.config import MonitorConfig
     from ms_summary_bridge.monitor.trial import TrialReport
 
-__all__ = ["check", "init", "make_config_app", "schema", "suggest"]
+__all__ = ["Recipe", "check", "init", "make_config_app", "schema", "suggest"]
 
 _FILE = Annotated[
     str, typer.Argument(help="A YAML file with monitor_config, with the section alone, or of MindFormers.")
@@ -24,6 +25,16 @@ _SET = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change one key first, like tags.dataset=v3; may be repeated."),
 ]
+
+
+class Recipe(str, Enum):
+    """What `config init --recipe` takes: the names of `monitor.config.recipes`."""
+
+    device_overload = "device-overload"
+    memory = "memory"
+    data_worker = "data-worker"
+    warm_up = "warm-up"
+    mfu = "mfu"
 
 
 def check(
@@ -179,15 +190,23 @@ def init(
     mindformers: Annotated[
         bool, typer.Option("--mindformers", help="Write an entry for callbacks: of a MindFormers YAML.")
     ] = False,
+    recipe: Annotated[
+        Recipe | None,
+        typer.Option("--recipe", help="Write a small section for one fear instead."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
 ) -> int:
     """Write a section to begin with, in which every key is explained.
 
     Example: ms-summary-bridge config init monitor.yaml
     """
+    from ms_summary_bridge.monitor.config.recipes import write_recipe
     from ms_summary_bridge.monitor.config.template import write_template
 
-    text = write_template(mindformers=mindformers)
+    if recipe is not None:
+        text = write_recipe(recipe.value, mindformers=mindformers)
+    else:
+        text = write_template(mindformers=mindformers)
     if not file:
         print_document(text.rstrip("\n"))
         return 0

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from ms_summary_bridge.cli.output import ended_by, print_wide, say
-from ms_summary_bridge.cli.progress import ProgressBar
 from ms_summary_bridge.cli.view import Viewer
-from ms_summary_bridge.errors import LogdirError, UsageError, WriteError
-
-if TYPE_CHECKING:
-    from ms_summary_bridge.runs.report import Report
 
 __all__ = ["OnRestart", "convert"]
 
@@ -68,66 +59,21 @@ def convert(
 
     Example: ms-summary-bridge convert ./summary_dir ./tensorboard_dir
     """
-    # Here, and not above, so that `--help` need not wait for them.
-    from ms_summary_bridge.convert.logdir import convert_logdir
-    from ms_summary_bridge.convert.task import ConvertOptions
-    from ms_summary_bridge.runs.report import Report
+    from ms_summary_bridge.cli.conversion import run_conversion  # here, so that `--help` need not wait for it
 
-    # Found out before the work, not after it.
-    if report and (os.path.isdir(report) or not os.path.isdir(os.path.dirname(report) or ".")):
-        raise UsageError(f"--report {report}: cannot be written: not a file in a directory that exists")
-    if follow and (dry_run or dask is not None):
-        raise UsageError("--follow goes with neither --dry-run nor --dask")
-    options = ConvertOptions(on_restart.value, tags, not no_archive, dry_run)
-    target = to.value if to is not None else None
-    result = Report(src, dst, target or "")
-
-    def show(round_report: Report) -> None:
-        from ms_summary_bridge.cli.render import render_errors, render_report
-
-        if quiet:
-            print_wide(render_errors(round_report), is_error=True)
-        else:
-            print_wide(render_report(round_report, is_dry=dry_run))
-
-    try:
-        if follow:
-            from ms_summary_bridge.convert.follow import follow_logdir
-
-            stop = threading.Event()
-            with ended_by((signal.SIGINT, signal.SIGTERM), stop.set):
-                if not quiet:
-                    say(f"following {src}; Ctrl-C ends")
-                followed = follow_logdir(
-                    src, dst, to=target, options=options, workers=workers, force=force, stop=stop, on_round=show
-                )
-            result = followed or result
-        else:
-            with ProgressBar(quiet) as progress:
-                result = convert_logdir(
-                    src, dst, to=target, options=options, workers=workers, dask=dask, force=force, progress=progress
-                )
-    except LogdirError as error:  # a report also of what an error ends
-        result.failed = str(error)
-        _write_report(result, report)
-        raise
-    _write_report(result, report)
-    if result.runs or not follow:
-        show(result)
-    if result.failures or result.failed:
-        return 1
-    if result.is_partial:
-        return 3
-    return 4 if strict and result.has_losses else 0
-
-
-def _write_report(result: Report, path: str) -> None:
-    if not path:
-        return
-    from ms_summary_bridge.runs.report import encode_json
-
-    try:
-        with open(path, "wb") as file:
-            file.write(encode_json(result))
-    except OSError as error:
-        raise WriteError.of_system(f"--report {path}", "written", error) from error
+    return run_conversion(
+        src,
+        dst,
+        to=to.value if to is not None else None,
+        follow=follow,
+        workers=workers,
+        dask=dask,
+        on_restart=on_restart.value,
+        tags=tags,
+        no_archive=no_archive,
+        strict=strict,
+        dry_run=dry_run,
+        force=force,
+        report=report,
+        quiet=quiet,
+    )

@@ -215,6 +215,7 @@ def _inspected_run(run: RunInspection) -> Iterator[RenderableType]:
     yield from _damage_lines(run.damaged, run.incomplete)
     if run.padding_bytes:
         yield _line(f"  padding     {run.padding_bytes:,} zero bytes")
+    yield from _listed("  ", run.problems, "yellow")
     yield _line("")
 
 

@@ -50,6 +50,8 @@ class RunInspection(msgspec.Struct):
     padding_bytes: int
     twins: list[str]
     """Directories of files that this package made from this run and that count as part of it."""
+    problems: list[str] = msgspec.field(default_factory=list)
+    """What else a person should know."""
 
 
 class InspectReport(msgspec.Struct):
@@ -112,6 +114,7 @@ def _inspect_run(run: Run, twins: list[Run]) -> RunInspection:
         incomplete=reading.incomplete,
         padding_bytes=reading.padding_bytes,
         twins=[f"{twin.role}: {len(twin.files)} file(s)" for twin in twins],
+        problems=reading.problems + reading.notes,
     )
 
 

@@ -1,13 +1,14 @@
 """Reads the values of a logdir, of either format, without a conversion.
 
 Scalars come as columns, the other kinds one by one. What an earlier conversion of ours could not show is read from its
-archive; what it made up (tables of tensors, counts of NaN) is left out.
+archive, so that MindSpore files give their texts, too; what it made up (tables of tensors, counts of NaN) is left out.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -21,11 +22,13 @@ from ms_summary_bridge.events import Event, FileVersion, Summary
 from ms_summary_bridge.files.arguments import check_path
 from ms_summary_bridge.files.event_file import Path
 from ms_summary_bridge.formats import mindspore
+from ms_summary_bridge.formats.texts import TEXT, text_of
 from ms_summary_bridge.runs.archive import make_decoder, read_archive
 from ms_summary_bridge.runs.log_files import LogFile
 from ms_summary_bridge.runs.logdir import Logdir, Run, discover
-from ms_summary_bridge.runs.reading import RunReading, read_beside, read_restored
-from ms_summary_bridge.values import Histogram, Image, Value
+from ms_summary_bridge.runs.msprobe import MSPROBE
+from ms_summary_bridge.runs.reading import RunReading, read_beside, read_restored, read_rows
+from ms_summary_bridge.values import Histogram, Image, Opaque, Value
 
 __all__ = [
     "Read",
@@ -38,17 +41,20 @@ __all__ = [
     "read_histograms",
     "read_images",
     "read_scalars",
+    "read_texts",
 ]
 
+_T = TypeVar("_T")
 
-class Read(msgspec.Struct, frozen=True):
+
+class Read(msgspec.Struct, Generic[_T], frozen=True):
     """One value of a logdir."""
 
     run: str
     tag: str
     step: int
     wall_time: float
-    value: Value
+    value: _T
 
 
 def read_scalars(path: Path, *, runs: str = "", tags: str = "") -> ScalarTable:
@@ -87,25 +93,66 @@ def read_scalars(path: Path, *, runs: str = "", tags: str = "") -> ScalarTable:
     return ScalarTable(names, columns.tags, columns.take(), problems)
 
 
-def read_histograms(path: Path, *, runs: str = "", tags: str = "") -> Iterator[Read]:
-    """Yields all histograms below a path, each as a `Histogram`; see `read_scalars` for arguments and errors."""
-    return _read(path, runs, tags, lambda value: isinstance(value, Histogram))
+def read_histograms(
+    path: Path, *, runs: str = "", tags: str = "", problems: list[str] | None = None
+) -> Iterator[Read[Histogram]]:
+    """Yields all histograms below a path, in the order of the runs' names and, in a run, of its files.
+
+    Args:
+        path: As for `read_scalars`.
+        runs: As for `read_scalars`.
+        tags: As for `read_scalars`.
+        problems: A list that gets a line for each thing that could not be read, run by run.
+
+    Raises:
+        LogdirError: The path, or a file on the way, cannot be read at all.
+        NoEventsError: Nothing below it is an event file.
+        UsageError: An expression is not a regular one.
+    """
+    return _read(
+        path, runs, tags, problems, Histogram.kind, lambda value: value if isinstance(value, Histogram) else None
+    )
 
 
-def read_images(path: Path, *, runs: str = "", tags: str = "") -> Iterator[Read]:
-    """Yields all images below a path, each as an `Image` with the file's bytes; see `read_scalars`."""
-    return _read(path, runs, tags, lambda value: isinstance(value, Image))
+def read_images(
+    path: Path, *, runs: str = "", tags: str = "", problems: list[str] | None = None
+) -> Iterator[Read[Image]]:
+    """Yields all images below a path, each as an `Image` with the file's bytes; see `read_histograms`."""
+    return _read(path, runs, tags, problems, Image.kind, lambda one: one if isinstance(one, Image) else None)
 
 
-def _read(path: Path, runs: str, tags: str, is_wanted: Callable[[Value], bool]) -> Iterator[Read]:
-    _, chosen = choose_runs(path, runs)
+def read_texts(path: Path, *, runs: str = "", tags: str = "", problems: list[str] | None = None) -> Iterator[Read[str]]:
+    """Yields all texts of TensorBoard's text page below a path, each as a str; see `read_histograms`.
+
+    MindSpore has no texts: in its files there are those that a conversion from TensorBoard has archived. Several texts
+    of one step are joined by empty lines.
+    """
+    return _read(path, runs, tags, problems, TEXT, lambda one: text_of(one) if isinstance(one, Opaque) else None)
+
+
+def _read(
+    path: Path, runs: str, tags: str, problems: list[str] | None, kind: str, choose: Callable[[Value], _T | None]
+) -> Iterator[Read[_T]]:
+    found, chosen = choose_runs(path, runs)
     matches = matcher("tags", tags)
-    for run in chosen:
-        for event in read_restored(run, RunReading()):
-            if isinstance(event.content, Summary):
-                for tagged in event.content.values:
-                    if not tagged.derived and is_wanted(tagged.value) and matches(tagged.tag):
-                        yield Read(run.name, tagged.tag, event.step, event.wall_time, tagged.value)
+    told = [] if problems is None else problems
+    told += [f"{problem.path}: {problem.reason}" for problem in found.problems]
+
+    def read() -> Iterator[Read[_T]]:
+        for run in chosen:
+            reading = RunReading()
+            for event in read_restored(run, reading):
+                for tagged in event.content.values if isinstance(event.content, Summary) else ():
+                    if not tagged.derived and matches(tagged.tag):
+                        value = choose(tagged.value)
+                        if value is not None:
+                            yield Read(run.name, tagged.tag, event.step, event.wall_time, value)
+                        elif isinstance(tagged.value, Opaque) and tagged.value.kind == kind:
+                            reason = tagged.value.reason or "it cannot be decoded"
+                            told.append(f"{run.directory}: {kind} {tagged.tag!r} of step {event.step}: {reason}")
+            told.extend(problems_of(reading))
+
+    return read()
 
 
 def choose_runs(path: Path, runs: str) -> tuple[Logdir, list[Run]]:
@@ -129,7 +176,8 @@ def matcher(name: str, expression: str) -> Callable[[str], bool]:
 def problems_of(reading: RunReading) -> list[str]:
     """Returns a line for each damaged range and each file that ends inside a record."""
     damaged = [f"{d.file}: bytes {d.start} to {d.end} are damaged: {d.reason}" for d in reading.damaged]
-    return damaged + [f"{tail.file}: ends inside the record at byte {tail.offset}" for tail in reading.incomplete]
+    cut = [f"{tail.file}: ends inside the record at byte {tail.offset}" for tail in reading.incomplete]
+    return damaged + cut + reading.problems
 
 
 def has_originals(run: Run) -> bool:
@@ -152,7 +200,9 @@ def iter_items(run: Run, reading: RunReading, *, chunk_bytes: int | None = None)
     Raises:
         LogdirError: A file cannot be read.
     """
-    if has_originals(run):
+    if run.format == MSPROBE:
+        yield from read_rows(run, reading, chunk_bytes=chunk_bytes)
+    elif has_originals(run):
         yield from read_restored(run, reading)
     else:
         files = [file for file in run.files if not file.is_lineage]

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["JudgedBatch", "judge", "points_of", "repeats_in"]
 
 _NO_SERIES: Final = Series(0, b"", 0, 0)
-_MOST_TURNS: Final = 8  # uneven steps looked for by numpy before they are gone through one by one
 
 
 class JudgedBatch(msgspec.Struct, eq=False):
@@ -135,31 +134,12 @@ def _note(series: SeriesTable, known: Series, tag: str, points: _Points) -> None
     ahead = np.empty(len(steps), np.int64)
     ahead[0] = steps[0] - known.step
     np.subtract(steps[1:], steps[:-1], out=ahead[1:])
-    at = turns = 0
-    while at < len(steps):
-        uneven = np.flatnonzero(ahead[at:] != known.stride) if turns < _MOST_TURNS else np.zeros(1, np.int64)
-        if not len(uneven):
-            break
-        if uneven[0]:
-            at += int(uneven[0])
-            known.step, known.file = int(steps[at - 1]), file
-        if turns >= _MOST_TURNS:
-            _note_each(series, known, tag, ahead[at:].tolist(), steps[at:].tolist())
-            break
-        _note_each(series, known, tag, [int(ahead[at])], [int(steps[at])])
-        turns += 1
-        at += 1
+    if (ahead != known.stride).any():
+        back = int(np.count_nonzero(ahead[known.file != file :] < 0))
+        if back:
+            series.went_back[tag] = series.went_back.get(tag, 0) + back
+        known.take(steps, ahead)
     known.step, known.file, known.fingerprint = int(steps[-1]), file, bits[-1].tobytes()
-
-
-def _note_each(series: SeriesTable, known: Series, tag: str, ahead: list[int], steps: list[int]) -> None:
-    file = series.file
-    for distance, step in zip(ahead, steps, strict=True):
-        if distance and distance != known.stride:
-            if distance < 0 and known.file == file:
-                series.went_back[tag] = series.went_back.get(tag, 0) + 1
-            known.turn(step)
-        known.step, known.file = step, file
 
 
 def _written(

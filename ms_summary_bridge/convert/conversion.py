@@ -15,12 +15,13 @@ from typing import Final
 from ms_summary_bridge.convert.destination import locked, prepare_state
 from ms_summary_bridge.convert.state import STATE_NAME, Plan, State, save_state
 from ms_summary_bridge.convert.task import NamedTask, Request, RunTask, make_tasks, relative_path
-from ms_summary_bridge.convert.unread import find_growing, is_same_file
-from ms_summary_bridge.convert.workers import convert_runs, unread_bytes
+from ms_summary_bridge.convert.unread import find_growing, is_same_file, unread_bytes
+from ms_summary_bridge.convert.workers import convert_runs
 from ms_summary_bridge.errors import LogdirError, UsageError
 from ms_summary_bridge.formats import mindspore, tensorboard
 from ms_summary_bridge.runs.log_files import SOURCE
 from ms_summary_bridge.runs.logdir import Logdir, Run
+from ms_summary_bridge.runs.msprobe import MSPROBE
 from ms_summary_bridge.runs.report import Report, RunReport, failed_run
 
 __all__ = ["TARGETS", "Conversion", "direction_of", "open_conversion", "runs_for"]
@@ -33,11 +34,13 @@ _NAMED: Final = 5  # runs named in a note
 
 def runs_for(found: Logdir, target: str) -> list[Run]:
     """Returns the runs that can be converted to a target."""
-    return [run for run in found.runs if run.format == TARGETS[target]]
+    return [run for run in found.runs if run.format in (TARGETS[target], MSPROBE)]
 
 
 def direction_of(found: Logdir) -> str:
     """Returns the target for what was found: `tensorboard` for MindSpore's files, `mindinsight` for TensorBoard's.
+
+    Tables of msprobe go to TensorBoard, unless somebody says where.
 
     Raises:
         UsageError: Both kinds are there, and neither is our twin of the other.
@@ -131,6 +134,8 @@ class Conversion:
         request = self._request
         runs = runs_for(found, self._target)
         tasks = make_tasks(runs, found, request.source, request.destination, request.options, self._state)
+        for _, task in tasks:
+            task.target = self._target
         if changed is not None:
             tasks = [(name, task) for name, task in tasks if _is_concerned(task, changed)]
         total = sum(unread_bytes(task) for _, task in tasks)
@@ -170,7 +175,7 @@ class Conversion:
         report = self.new_report()
         report.unreadable = [f"{problem.path}: {problem.reason}" for problem in found.problems]
         report.empty = [file.path for file in found.empty]
-        others = [run.name for run in found.runs if run.format != TARGETS[self._target]]
+        others = [run.name for run in found.runs if run.format not in (TARGETS[self._target], MSPROBE)]
         if others:
             named = ", ".join(others[:_NAMED]) + (f" and {len(others) - _NAMED} more" if len(others) > _NAMED else "")
             report.notes.append(f"already in the target's format, and left where they are: {named}")

@@ -17,7 +17,7 @@ from ms_summary_bridge.events import Encoded, Event, FileVersion, Summary
 from ms_summary_bridge.formats import tensorboard
 from ms_summary_bridge.formats.mindspore import FILE_VERSION, FORMAT, MindSporeEncoder
 from ms_summary_bridge.formats.plugin_data import WRITER_CONVERT, encode_derivation
-from ms_summary_bridge.formats.sessions import hparams, lineage
+from ms_summary_bridge.formats.sessions import hparams
 from ms_summary_bridge.formats.sessions.session import SESSION_KINDS, shortest
 from ms_summary_bridge.values import Opaque, Scalar
 
@@ -135,6 +135,8 @@ class MindSporeSink(RunSink):
             if session is None and hparams.START_TAG in values:
                 self._say_once("hparams", hparams.START_TAG, ["cannot be read, so the run gets no lineage"])
         if session is not None:
+            from ms_summary_bridge.formats.sessions import lineage  # here: a run of plain scalars has none
+
             wall_time = session.end_time if is_lineage and session.end_time else self._wall_time
             self._lineage += lineage.write_lineage(wall_time, session, is_lineage=is_lineage)
             self._say_once("lineage", "", session.left_out)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -36,13 +38,16 @@ from ms_summary_bridge.formats import mindspore, tensorboard
 from ms_summary_bridge.runs.archive import make_decoder, make_encoder, source_of
 from ms_summary_bridge.runs.graph_file import read_graph_file
 from ms_summary_bridge.runs.log_files import CONVERT, LogFile
-from ms_summary_bridge.runs.reading import RunReading, read_restored
+from ms_summary_bridge.runs.msprobe import MSPROBE
+from ms_summary_bridge.runs.reading import RunReading, read_restored, read_rows
 from ms_summary_bridge.runs.report import LossCounter, RenamedTag, RestartMark, RunReport, failed_run
 
-__all__ = ["Progress", "convert_run"]
+__all__ = ["NamedResult", "Progress", "convert_run"]
 
 Progress = Callable[[int], None]
 """Called now and then with the number of source bytes read since the last call."""
+NamedResult = tuple[str, RunTask, RunReport, RunState]
+"""A task under its run's name in the destination, what was met, and the new state."""
 
 _PROGRESS_BYTES: Final = 1 << 20
 
@@ -72,16 +77,20 @@ class _RunConversion:
         self.report = report
         run = task.run
         self._is_ours = run.role == CONVERT
-        self._is_unchanged = self._is_ours and is_unchanged(task)
+        self._is_table = run.format == MSPROBE
+        self._is_unchanged = (self._is_ours or self._is_table) and is_unchanged(task)
         # What is restored is read whole if anything of it is new, so nothing is remembered of it.
-        is_anew = self._is_ours and not self._is_unchanged
+        is_anew = (self._is_ours or self._is_table) and not self._is_unchanged
         self.state = (
             RunState(lineage=task.state.lineage, lineage_head=task.state.lineage_head) if is_anew else task.state
         )
         self._advance = advance
         self._series = SeriesTable(self.state.series)
         self._losses = LossCounter()
-        target = tensorboard.FORMAT if run.format == mindspore.FORMAT else mindspore.FORMAT
+        source = run.format
+        if self._is_table:  # their events are as those of the other format
+            source = mindspore.FORMAT if task.target == "tensorboard" else tensorboard.FORMAT
+        target = tensorboard.FORMAT if source == mindspore.FORMAT else mindspore.FORMAT
         has_archive = bool(run.archive_by_source.keys() & {target, LINEAGE})
         self._selection = Selection(task, report, self._losses, self._series, target, has_archive=has_archive)
         self._outputs = (DryOutputs if task.options.dry_run else Outputs)(task.destination)
@@ -90,23 +99,26 @@ class _RunConversion:
             host=run.host,
             state=self.state,
             losses=self._losses,
-            keep_archive=task.options.keep_archive,
+            keep_archive=task.options.keep_archive and not self._is_table,  # there is no record that it could hold
             is_own=self._is_ours,
             is_restored=has_archive,
         )
-        self._decoder = make_decoder(run.format, self.state.plugins)
-        self._lane = BatchLane(run.format, report, self._series, self._sink, self._decoder_ahead, self._put)
+        self._source = source
+        self._decoder = make_decoder(source, self.state.plugins)
+        self._lane = BatchLane(source, report, self._series, self._sink, self._decoder_ahead, self._put)
         self._ahead = ReadAhead(self._series, self._decoder_ahead, make_encoder(target), self._selection.is_wanted)
         self._plan = task.state.plan or Plan({})
         self._is_at_once = False  # the file being read was written beside another one
         self._begins_anew = False  # behind the piece of it that was read last a training begins again
 
     def _decoder_ahead(self) -> Decoder:
-        return make_decoder(self.task.run.format, {**self.state.plugins})
+        return make_decoder(self._source, {**self.state.plugins})
 
     def convert(self) -> None:
         try:
-            if not self._is_ours:
+            if self._is_table and not self._is_unchanged:
+                self._convert_tables()
+            elif not self._is_ours and not self._is_table:
                 self._convert_files()
             elif not self._is_unchanged:
                 self._convert_restored()
@@ -281,6 +293,25 @@ class _RunConversion:
             self._begins_anew = True
             self._sink.begin_file()
         self._sink.write(event)
+
+    def _convert_tables(self) -> None:
+        """Converts tables of msprobe, whole: what of them grew has no place behind what was written of them before."""
+        run = self.task.run
+        if not self.task.options.dry_run:
+            for output in self.task.state.outputs:
+                with suppress(FileNotFoundError):
+                    os.unlink(os.path.join(self.task.destination, output.name))
+        self.report.files = [relative_path(file.path, self.task.source) for file in run.files]
+        self._sink.begin_source(min((file.created for file in run.files), default=0))
+        reading = RunReading()
+        for event in read_rows(run, reading):
+            self.report.events_read += 1
+            self._put(event)
+        for file in run.files:
+            self.state.files[relative_path(file.path, self.task.source)] = identify(file.path, file.size, file.created)
+        self.report.damaged += reading.damaged
+        self.report.incomplete += reading.incomplete
+        self.report.problems += reading.problems + reading.notes
 
     def _convert_restored(self) -> None:
         """Converts the output of an earlier conversion back, from its beginning: what it says must be read whole.

@@ -11,15 +11,19 @@ No I/O.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
+import numpy as np
 
 from ms_summary_bridge.events import Event, Summary, TaggedValue
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor, Value
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from ms_summary_bridge.batches.histograms import Drawn
 
 __all__ = ["Series", "SeriesKey", "SeriesTable", "keys_of"]
@@ -62,6 +66,46 @@ class Series(msgspec.Struct, array_like=True):
             self.closed[:2] = [(min(one[0], other[0]), max(one[1], other[1]), 0)]
         self.first, self.stride = step, 0
 
+    def take(self, steps: npt.NDArray[np.int64], ahead: npt.NDArray[np.int64]) -> None:
+        """Takes note of many steps as `turn` does one by one; `step` itself is left to the caller.
+
+        Args:
+            steps: The steps that follow the last one, in the order they were written; not empty.
+            ahead: How far each lies behind the one before it, the first behind the last one.
+        """
+        if not ahead.all():  # the same step again changes nothing
+            steps, ahead = steps[ahead != 0], ahead[ahead != 0]
+        count = len(steps)
+        if not count:
+            return
+        changed = np.flatnonzero(ahead[1:] != ahead[:-1]) + 1
+        changes = [*changed.tolist(), count]
+
+        def end_of(second: int) -> int:
+            """Returns the end of the run whose second step this one could be."""
+            return changes[bisect_right(changes, second)] if second < count and ahead[second] > 0 else second
+
+        if self.first == self.step:
+            begin = end_of(0)
+            self.stride = int(ahead[0]) if begin else self.stride
+        else:
+            begin = changes[0] if ahead[0] == self.stride else 0
+        if begin == count:
+            return
+        self.closed.append((self.first, int(steps[begin - 1]) if begin else self.step, self.stride))
+        if len(changes) > 4 * _MOST_RUNS and (ahead > 0).all():
+            before, begin = begin, _pass_over(begin, changed)
+            self.closed.append((int(steps[before]), int(steps[begin - 1]), 0))
+        while begin < count:
+            end = end_of(begin + 1)
+            stride = int(ahead[begin + 1]) if end > begin + 1 else 0
+            self.closed.append((int(steps[begin]), int(steps[end - 1]), stride))
+            begin = end
+        self.first, _, self.stride = self.closed.pop()
+        if len(self.closed) > _MOST_RUNS:
+            merged = self.closed[: 1 - _MOST_RUNS]
+            self.closed[: len(merged)] = [(min(run[0] for run in merged), max(run[1] for run in merged), 0)]
+
     @property
     def highest(self) -> int:
         """The highest step that has a point."""
@@ -90,6 +134,22 @@ class Series(msgspec.Struct, array_like=True):
 
     def _runs(self) -> list[_Steps]:
         return [*self.closed, (self.first, self.step, self.stride)]
+
+
+def _pass_over(begin: int, changes: npt.NDArray[np.int64]) -> int:
+    """Returns where a later run of even steps begins, behind which there are enough to make one range of the earlier.
+
+    Behind two equal distances, always, and behind every second one where none are equal, a run begins.
+
+    Args:
+        begin: Where a run of rising steps begins: at the first of them, or at the first change.
+        changes: Numbers of the steps whose distance is another than that before; many more than runs are held.
+    """
+    bounds = np.append(0, changes)
+    near = len(bounds) - 2 * _MOST_RUNS - 2
+    equal = np.flatnonzero(np.diff(bounds[: near + 1]) > 1)
+    at = int(equal[-1]) + 1 if len(equal) else int(np.searchsorted(bounds, begin))
+    return int(bounds[at + (near - at) // 2 * 2])
 
 
 class SeriesTable:

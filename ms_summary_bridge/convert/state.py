@@ -7,7 +7,6 @@ so it may lag behind them after a crash, and the writers then compare what lies 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from typing import Final
 
@@ -211,6 +210,8 @@ def _decode(data: bytes) -> State:
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError):
+        import json  # here, as below: it takes a while to load, and is hardly ever needed
+
         return msgspec.convert(json.loads(data), State)
 
 
@@ -218,6 +219,8 @@ def _encode(state: State) -> bytes:
     try:
         return msgspec.json.format(msgspec.json.encode(state), indent=1)
     except UnicodeEncodeError:  # a tag or a path that is not UTF-8: its surrogates are kept as JSON escapes
+        import json
+
         return json.dumps(msgspec.to_builtins(state), indent=1).encode()
 
 

@@ -71,6 +71,8 @@ class RunTask(msgspec.Struct):
     """TensorBoard files that the callback wrote beside the run: of them only what users wrote is taken."""
     full_name: str = ""
     """What the run would be called in the destination, if that were not too long for a file system."""
+    target: str = ""
+    """`tensorboard` or `mindinsight`."""
 
 
 NamedTask = tuple[str, RunTask]

@@ -19,7 +19,7 @@ from ms_summary_bridge.files.file_names import LINEAGE_SUFFIX
 from ms_summary_bridge.formats.mindspore import FORMAT as MINDSPORE
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder
 from ms_summary_bridge.formats.plugin_data import WRITER_CONVERT
-from ms_summary_bridge.formats.sessions import hparams, lineage
+from ms_summary_bridge.formats.sessions import hparams
 from ms_summary_bridge.formats.sessions.session import SESSION_KINDS
 from ms_summary_bridge.formats.tensorboard import FILE_VERSION, FORMAT, TensorBoardEncoder
 from ms_summary_bridge.values import Opaque
@@ -89,6 +89,8 @@ class TensorBoardSink(RunSink):
         events = [decoder.decode(payload) for _, payload in sorted(records.items())]
         payloads = [self._encoder.encode(event).payload for event in events if event.content.kind not in SESSION_KINDS]
         if records.keys() & {*SESSION_KINDS}:
+            from ms_summary_bridge.formats.sessions import lineage  # here: a run of plain scalars has none
+
             session = lineage.read_lineage(records, sorted(self._state.start_times))
             self._say_once("lineage", "", session.left_out)
             if not session.is_empty:

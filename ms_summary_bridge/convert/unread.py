@@ -27,6 +27,7 @@ __all__ = [
     "is_unchanged",
     "is_written_at_once",
     "sizes_of",
+    "unread_bytes",
 ]
 
 _HEAD_BYTES: Final = 4096
@@ -150,3 +151,11 @@ def _hashes(path: str, head_bytes: int, offset: int) -> tuple[str, str]:
         file.seek(start)
         tail = file.read(offset - start) if offset else b""
     return (hashlib.blake2b(head, digest_size=16).hexdigest(), hashlib.blake2b(tail, digest_size=16).hexdigest())
+
+
+def unread_bytes(task: RunTask) -> int:
+    """Returns how many bytes of a run's files are not converted yet."""
+    files = task.state.files
+    known = {path: file.offset for path, file in files.items()}
+    sources = (*task.run.sources, *task.live_files)
+    return sum(max(0, file.size - known.get(relative_path(file.path, task.source), 0)) for file in sources)

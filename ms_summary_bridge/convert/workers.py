@@ -1,33 +1,22 @@
-"""Run workers: where the runs of a conversion are converted: in this process, in several, or on a Dask cluster.
+"""Run workers: whether the runs of a conversion are converted in this process, in several, or on a Dask cluster.
 
 Runs do not know of each other, so the order in which they are done is free.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, as_completed
-from multiprocessing import active_children, get_context
 from typing import Final
 
-from ms_summary_bridge.convert.run import Progress, convert_run
-from ms_summary_bridge.convert.state import RunState
-from ms_summary_bridge.convert.task import NamedTask, RunTask, relative_path
-from ms_summary_bridge.errors import LogdirError, MissingDependencyError
-from ms_summary_bridge.files.system import holding_interrupts
-from ms_summary_bridge.runs.report import RunReport, failed_run
+from ms_summary_bridge.convert.run import NamedResult, Progress, convert_run
+from ms_summary_bridge.convert.task import NamedTask
+from ms_summary_bridge.convert.unread import unread_bytes
 
-__all__ = ["convert_runs", "count_cores", "unread_bytes"]
+__all__ = ["convert_runs", "count_cores"]
 
 _WORTH_PROCESSES: Final = 32 << 20  # bytes to read; below it one process is done before another has started
 _CPU_MAX: Final = "/sys/fs/cgroup/cpu.max"  # of the container, as it is seen from inside
-_IMPLEMENTATION: Final = "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"
-_MOST_PROCESSES: Final = 61  # Windows waits for no more
-
-_Result = tuple[str, RunTask, RunReport, RunState]
 
 
 def count_cores() -> int:
@@ -41,14 +30,6 @@ def count_cores() -> int:
         return cores
 
 
-def unread_bytes(task: RunTask) -> int:
-    """Returns how many bytes of a run's files are not converted yet."""
-    files = task.state.files
-    known = {path: file.offset for path, file in files.items()}
-    sources = (*task.run.sources, *task.live_files)
-    return sum(max(0, file.size - known.get(relative_path(file.path, task.source), 0)) for file in sources)
-
-
 def convert_runs(
     tasks: list[NamedTask],
     *,
@@ -56,7 +37,7 @@ def convert_runs(
     dask: str | None = None,
     advance: Progress,
     is_stopped: Callable[[], bool],
-) -> Iterator[_Result]:
+) -> Iterator[NamedResult]:
     """Yields each task's result as it is done; for `workers` and `dask` see `convert_logdir`.
 
     `advance` is called now and then with the number of bytes read since the last call. Once `is_stopped` says so, the
@@ -67,7 +48,9 @@ def convert_runs(
         MissingDependencyError: `dask` is asked for and not installed.
     """
     if dask is not None:
-        yield from _dask_results(tasks, dask, advance)
+        from ms_summary_bridge.convert.processes import dask_results  # here: one run needs none, and they load slowly
+
+        yield from dask_results(tasks, dask, advance)
         return
     is_little = sum(unread_bytes(task) for _, task in tasks) < _WORTH_PROCESSES
     if is_little and (workers is None or any(task.options.grows for _, task in tasks)):
@@ -80,101 +63,6 @@ def convert_runs(
                 return
             yield name, task, *convert_run(task, advance)
         return
-    # A fresh interpreter for each worker: the caller may hold threads, which a fork would copy in the middle of work.
-    # They leave Ctrl-C to this process: its signal mask is theirs, from their first instruction on; on Windows, which
-    # has none, from when they have started.
-    abandoned: list[NamedTask] = []
-    for result in _pool_results(tasks, workers, is_stopped, abandoned):
-        advance(unread_bytes(result[1]))
-        yield result
-    # A worker was killed, by want of memory perhaps, and took all others with it. Each gets a pool of its own now, so
-    # that it is known whose fault it was.
-    for named in abandoned:
-        lost: list[NamedTask] = []
-        yield from _pool_results([named], 1, is_stopped, lost)
-        for name, task in lost:
-            killed = LogdirError(f"{task.run.directory}: the process that converted it was killed")
-            yield name, task, *_failed(task, killed)
-        advance(unread_bytes(named[1]))
+    from ms_summary_bridge.convert.processes import pool_results  # as above
 
-
-def _pool_results(
-    tasks: list[NamedTask], workers: int, is_stopped: Callable[[], bool], abandoned: list[NamedTask]
-) -> Iterator[_Result]:
-    """Yields the results of a pool of processes; the tasks whose process was killed go to `abandoned`."""
-    processes = min(workers, len(tasks), _MOST_PROCESSES)
-    with ProcessPoolExecutor(processes, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
-        futures: dict[Future[tuple[RunReport, RunState]], NamedTask] = {}
-        here: list[NamedTask] = []
-        try:
-            with holding_interrupts(), _fast_protobuf():
-                for name, task in tasks:
-                    futures[pool.submit(convert_run, task)] = name, task
-        except OSError:  # the system has no process, or no file, for another worker
-            here = tasks[len(futures) :]
-        except BrokenExecutor:
-            abandoned += tasks[len(futures) :]
-        for future in _or_end_workers(as_completed(futures)):
-            if is_stopped():
-                for waiting in futures:
-                    waiting.cancel()
-            if future.cancelled():
-                continue
-            name, task = futures[future]
-            try:
-                yield name, task, *future.result()
-            except BrokenExecutor:
-                abandoned.append((name, task))
-            except Exception as error:  # it cannot be handed over, say
-                yield name, task, *_failed(task, error)
-        for name, task in here:
-            if not is_stopped():
-                yield name, task, *convert_run(task)
-
-
-@contextlib.contextmanager
-def _fast_protobuf() -> Iterator[None]:
-    """Frees processes started in the block from pure Python protobuf, to which `import mindspore` binds them."""
-    implementation = os.environ.pop(_IMPLEMENTATION, None)
-    try:
-        yield
-    finally:
-        if implementation is not None:
-            os.environ[_IMPLEMENTATION] = implementation
-
-
-def _failed(task: RunTask, error: Exception) -> tuple[RunReport, RunState]:
-    return failed_run(RunReport(task.run.name, task.run.directory, task.destination), error), task.state
-
-
-def _or_end_workers(
-    futures: Iterator[Future[tuple[RunReport, RunState]]],
-) -> Iterator[Future[tuple[RunReport, RunState]]]:
-    """Passes the futures on; Ctrl-C ends the workers at once, as it would end this process."""
-    try:
-        yield from futures
-    except KeyboardInterrupt:
-        for process in active_children():
-            process.terminate()
-        raise
-
-
-def _dask_results(tasks: list[NamedTask], address: str, advance: Progress) -> Iterator[_Result]:
-    try:
-        from distributed import Client
-        from distributed import as_completed as dask_as_completed
-    except ImportError as error:
-        raise MissingDependencyError("--dask needs: pip install 'ms_summary_bridge[dask]'") from error
-    try:
-        client = Client(address, timeout=10)
-    except (OSError, ValueError, TimeoutError) as error:
-        raise LogdirError(f"{address}: no Dask scheduler answers: {error}") from error
-    with client:
-        futures = {client.submit(convert_run, task, pure=False): (name, task) for name, task in tasks}
-        for future in dask_as_completed(futures):
-            name, task = futures[future]
-            advance(unread_bytes(task))
-            try:
-                yield name, task, *future.result()
-            except Exception as error:  # the cluster lost the worker, or the worker lacks this package
-                yield name, task, *_failed(task, error)
+    yield from pool_results(tasks, workers, advance, is_stopped)

@@ -28,7 +28,15 @@ from ms_summary_bridge.training.distributed import ProcessRank
 
 __all__ = ["ConfigFacts", "check_config", "is_config", "read_config", "save_directory"]
 
-_SHOWN_BY: Final = {"tensorboard": "TensorBoard", "mindinsight": "MindInsight", "wandb": "Weights & Biases"}
+_SHOWN_BY: Final = {
+    "tensorboard": "TensorBoard",
+    "mindinsight": "MindInsight",
+    "prometheus": "Prometheus",
+    "wandb": "Weights & Biases",
+    "swanlab": "SwanLab",
+    "mlflow": "MLflow",
+    "trackio": "Trackio",
+}
 _LONG_SECS: Final = 1800.0
 
 

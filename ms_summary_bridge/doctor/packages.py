@@ -20,7 +20,7 @@ __all__ = ["CLASHES", "Clash", "PackageFacts", "check_packages", "find_packages"
 
 _LOOKED_AT: Final = (
     *("mindspore", "mindformers", "protobuf", "numpy", "tensorboard", "tensorboard-data-server", "mindinsight"),
-    *("gunicorn", "marshmallow", "pandas", "pyarrow", "setuptools", "ms_summary_bridge"),
+    *("gunicorn", "marshmallow", "pandas", "pyarrow", "setuptools", "transformers", "vllm", "ms_summary_bridge"),
 )
 _PLUGINS: Final = "tensorboard_plugins"
 
@@ -54,7 +54,8 @@ class Clash(NamedTuple):
 _VIEW: Final = "ms-summary-bridge view DIR --with mindinsight makes an environment for it"
 
 # As pip resolves each MindSpore: up to 2.9 it takes the newest protobuf, for which that was not made; 2.10 asks for
-# 7.34.1 and later. Measured on MindSpore 2.7 to 2.10, MindInsight 2.3.1, TensorBoard 2.16 to 2.21.
+# 7.34.1 and later. Measured on MindSpore 2.7 to 2.10, MindInsight 2.3.1, TensorBoard 2.16 to 2.21; that of vllm is
+# from vllm-project/vllm-ascend issue 2046.
 CLASHES: Final = (
     Clash(
         "packages.mindspore-protobuf",
@@ -140,6 +141,13 @@ CLASHES: Final = (
         {"mindinsight": ("", ""), "setuptools": ("81", "")},
         "MindInsight does not start (No module named 'pkg_resources')",
         f"pip install 'setuptools<81' in its environment, or {_VIEW}",
+    ),
+    Clash(
+        "packages.vllm-transformers",
+        "wrong",
+        {"vllm": ("", "0.10"), "transformers": ("4.54", "")},
+        "import vllm fails ('aimv2' is already used by a Transformers config, pick another name)",
+        "pip install 'vllm>=0.10', or pip install 'transformers<4.54' in an environment of its own",
     ),
     Clash(
         "packages.pyarrow-numpy",

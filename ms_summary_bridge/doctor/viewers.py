@@ -81,7 +81,8 @@ def check_tensorboard(log: LogFacts, packages: PackageFacts) -> Iterator[Finding
     has_tensorboard = "tensorboard" in packages.versions
     if unreadable and not readable and not (has_tensorboard and packages.has_plugin):
         text = f"TensorBoard reads nothing of {named(unreadable)} (No dashboards are active for the current data set)"
-        mend = f"ms-summary-bridge view {log.target}, or convert {log.target} DST"
+        first = "" if has_tensorboard else "pip install 'tensorboard>=2.17', then "
+        mend = f"{first}ms-summary-bridge view {log.target}, or convert {log.target} DST"
         yield Finding("tensorboard.reads", "wrong" if has_tensorboard else "warning", text, mend)
     elif unreadable and not readable:
         yield good("tensorboard.reads", "TensorBoard reads it by this package's plugin, which converts as it looks")

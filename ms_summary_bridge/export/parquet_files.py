@@ -7,8 +7,9 @@ from typing import Any, Final
 from ms_summary_bridge.columns.growing import Columns
 from ms_summary_bridge.columns.table import clean_name
 from ms_summary_bridge.errors import MissingDependencyError
-from ms_summary_bridge.export.values import plain_histogram, plain_tensor, text_of
+from ms_summary_bridge.export.values import plain_histogram, plain_tensor
 from ms_summary_bridge.export.writer import ExportWriter, Names, Place
+from ms_summary_bridge.formats.texts import text_of
 from ms_summary_bridge.values import Histogram, Opaque, Tensor, Value
 
 __all__ = ["ParquetWriter"]

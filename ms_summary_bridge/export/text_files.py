@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 from ms_summary_bridge.columns.growing import Columns
-from ms_summary_bridge.export.values import json_number, plain_histogram, plain_tensor, text_of
+from ms_summary_bridge.export.values import json_number, plain_histogram, plain_tensor
 from ms_summary_bridge.export.writer import HEAD, ExportWriter, Names, Place, rows_of
+from ms_summary_bridge.formats.texts import text_of
 from ms_summary_bridge.values import Histogram, Image, Opaque, Tensor, Value
 
 __all__ = ["CsvWriter", "JsonlWriter"]

@@ -5,12 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ms_summary_bridge.errors import BridgeError
-from ms_summary_bridge.formats import wire
-from ms_summary_bridge.formats.tensor import decode_tensorboard_tensor
-from ms_summary_bridge.values import Histogram, Opaque, Tensor
+from ms_summary_bridge.values import Histogram, Tensor
 
-__all__ = ["json_number", "plain_histogram", "plain_tensor", "text_of"]
+__all__ = ["json_number", "plain_histogram", "plain_tensor"]
 
 
 def json_number(number: float | int | None) -> float | int | str | None:
@@ -39,18 +36,3 @@ def plain_histogram(histogram: Histogram) -> dict[str, Any]:
 def plain_tensor(tensor: Tensor) -> dict[str, Any]:
     """Returns a tensor's declared dtype, its shape, and its elements in the order of rows."""
     return {"dtype": tensor.dtype, "shape": list(tensor.array.shape), "values": tensor.array.ravel().tolist()}
-
-
-def text_of(value: Opaque) -> str | None:
-    """Returns a text of TensorBoard's text plugin, several joined by empty lines; None where it is something else."""
-    if value.kind != "text":
-        return None
-    try:
-        for key, a, b in wire.fields(value.payload, 0, len(value.payload)):
-            if key == 0x42:
-                strings = decode_tensorboard_tensor(value.payload, a, b)
-                if isinstance(strings, list):
-                    return "\n\n".join(part.decode("utf-8", "replace") for part in strings)
-    except BridgeError:
-        return None
-    return None

@@ -13,7 +13,6 @@ import contextlib
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -33,8 +32,11 @@ __all__ = [
 
 O_BINARY: Final[int] = getattr(os, "O_BINARY", 0)
 """Flag of `os.open`, without which Windows writes each line end as two bytes. Python adds O_CLOEXEC by itself."""
-NEW_GROUP: Final[int] = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
-"""What `start_new_session` of a subprocess is on Windows, as `creationflags`: it keeps Ctrl-C away."""
+NEW_GROUP: Final = 0x200 if sys.platform == "win32" else 0
+"""What `start_new_session` of a subprocess is on Windows, as `creationflags`: it keeps Ctrl-C away.
+
+`subprocess.CREATE_NEW_PROCESS_GROUP`, without the module, which takes a while to load.
+"""
 _PLACES: Final = 64
 _LOOK_SECS: Final = 0.05
 _BUSY_SECS: Final = 1.0

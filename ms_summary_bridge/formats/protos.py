@@ -22,11 +22,8 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from importlib import resources
 from typing import Any, Final
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.internal import enum_type_wrapper
 from google.protobuf.message import DecodeError
 
 __all__ = ["DESCRIPTOR_SET", "PARSE_ERRORS", "ProtoPackage", "ms_pb", "parse_fault", "tb_pb"]
@@ -91,10 +88,16 @@ class _Descriptors:
     """The descriptor set, in a pool of its own, with a table of what is in it."""
 
     def __init__(self, serialized: bytes) -> None:
+        # Here, since a run of plain scalars never gets here, and they take a tenth of its time to load.
+        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
         self.pool: Final = descriptor_pool.DescriptorPool()
         self.kinds: Final[dict[str, dict[str, Callable[[str], Any]]]] = {}
         """Package, then name in it: the function that makes the thing of that full name."""
-        self._class_of = _message_factory(self.pool)
+        factory: Any = message_factory
+        self._class_of: Callable[[Any], Any] = (
+            getattr(factory, "GetMessageClass", None) or factory.MessageFactory(self.pool).GetPrototype
+        )
         self._classes: Final[dict[str, Any]] = {}
 
         # Each file comes after those that it imports.
@@ -114,6 +117,8 @@ class _Descriptors:
         return None if maker is None else maker(f"{package}.{name}")
 
     def _enum(self, full_name: str) -> Any:
+        from google.protobuf.internal import enum_type_wrapper
+
         # The type stubs know the wrapper as a metaclass only.
         wrapper: Any = enum_type_wrapper.EnumTypeWrapper
         return wrapper(self.pool.FindEnumTypeByName(full_name))
@@ -142,16 +147,11 @@ class _Descriptors:
         return cls
 
 
-def _message_factory(pool: descriptor_pool.DescriptorPool) -> Callable[[Any], Any]:
-    """Returns the function from descriptor to class that the installed protobuf has."""
-    factory: Any = message_factory
-    made: Callable[[Any], Any] = getattr(factory, "GetMessageClass", None) or factory.MessageFactory(pool).GetPrototype
-    return made
-
-
 @functools.cache
 def _descriptors() -> _Descriptors:
     """Returns the loaded descriptor set; the caller holds the lock, so that there is one."""
+    from importlib import resources
+
     package = __name__.rpartition(".")[0]
     return _Descriptors(resources.files(package).joinpath(DESCRIPTOR_SET).read_bytes())
 

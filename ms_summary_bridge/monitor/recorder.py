@@ -230,7 +230,7 @@ class Recorder:
                 wall_clock=self._wall_clock,
             ),
             self.alarm_sink,  # behind all files, because what it does may take some time; so it is closed before them
-            Unfed(self._sampling.measurement, self.alarms, self.faults.warn, tell),
+            Unfed(self._sampling.measurement, self.alarms, self.faults.warn, tell, self.training),
             *several,  # whose last words are for all of them
         ]
 

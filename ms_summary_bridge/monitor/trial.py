@@ -31,6 +31,8 @@ __all__ = ["TrialReport", "try_config"]
 _TRAINING: Final = "ms_summary_bridge.monitor.trial_training"
 _LONGEST_SECS: Final = 300.0  # MindSpore's start and the compiling take some ten seconds
 _SHOWN: Final = 3000  # characters of what a failed training said
+_TRACKERS: Final = ("SWANLAB_", "MLFLOW_", "TRACKIO_")
+"""Variables that name a place where a run would be recorded: the trial records in its own."""
 _PLACES: Final = ("summary_dir", "tensorboard_dir")
 _OUTCOMES: Final = "outcomes.json"  # as trial_training has it, which is not imported here: it imports mindspore
 _TRACES: Final = {"dump_stacks": "stacks-test-", "save_checkpoint": "alarm-test-", "stop": "stop_report"}
@@ -88,7 +90,8 @@ def try_config(config: MonitorConfig) -> TrialReport:
 def _redirect(raw: Mapping[str, Any], directory: str) -> dict[str, Any]:
     """Returns the section with every step sampled, and with nothing going anywhere else."""
     bridge = {key: value for key, value in (raw.get("bridge") or {}).items() if key not in _PLACES}
-    return {**raw, "save_dir": directory, "interval": 0, "exit_code": None, "bridge": {**bridge, "collect_freq": 1}}
+    own = {"save_dir": directory, "prometheus_dir": None, "interval": 0, "exit_code": None}
+    return {**raw, **own, "bridge": {**bridge, "collect_freq": 1}}
 
 
 def _train(scratch: str, section: str) -> str:
@@ -96,11 +99,12 @@ def _train(scratch: str, section: str) -> str:
     # Where the user stands is searched for a class of the user's, as it is when his own program runs.
     paths = [str(Path(__file__).resolve().parents[2]), os.getcwd(), os.environ.get("PYTHONPATH", "")]
     environment = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if not name.startswith(_TRACKERS)},
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "PYTHONUNBUFFERED": "1",
         "WANDB_MODE": "offline",
         "WANDB_DIR": scratch,
+        "SWANLAB_MODE": "offline",
     }
     # To files and not to pipes: processes that MindSpore starts would hold those open.
     out, err = Path(scratch, "out.txt"), Path(scratch, "err.txt")

@@ -3,7 +3,7 @@
 What is one run: MindSpore writes one file per process, so each rank in a directory is a run of its own. TensorBoard
 calls a directory a run, whatever number of files it holds; only files that this package wrote (their first event says
 so) are kept apart from the others. A graph file of MindSpore's is a run of its own, since TensorBoard shows one graph
-for a run.
+for a run. Where no such file is there, tables of msprobe's monitor are: those of a directory are a run.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ms_summary_bridge.files.file_ends import last_wall_time
 from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD, archive_source
 from ms_summary_bridge.files.file_tree import Problem, WalkLog, walk_local, walk_url
 from ms_summary_bridge.runs.log_files import CONVERT, LIVE, SOURCE, EnvelopeDecoder, LogFile, read_directory
+from ms_summary_bridge.runs.msprobe import MSPROBE, find_tables
 
 __all__ = ["Logdir", "Run", "discover"]
 
@@ -33,7 +34,7 @@ class Run(msgspec.Struct, frozen=True):
     """Path below the source, with slashes; `.` for the source itself. Unique among the runs of a format."""
     directory: str
     format: str
-    """`mindspore` or `tensorboard`."""
+    """`mindspore`, `tensorboard`, or `msprobe` for the tables of its monitor."""
     role: str
     """Who wrote it, see `LogFile.role`."""
     host: str
@@ -125,6 +126,10 @@ def discover(source: Path) -> Logdir:
             part = "" if is_alone else os.path.basename(file.path.split("::")[0]).removesuffix(".pb") or "graph"
             name = _free_name(directory.name, part, taken[MINDSPORE])
             runs.append(Run(name, directory.path, MINDSPORE, SOURCE, "", None, (), graph_files=(file,)))
+    if not runs and not is_url(source):  # beside event files they are not looked for
+        for tables in find_tables(source, log):
+            runs.append(Run(tables.name, tables.path, MSPROBE, SOURCE, "", tables.rank, tables.files))
+            log.problems = [one for one in log.problems if one.path not in {file.path for file in tables.files}]
     if not any(run.format == TENSORBOARD for run in runs):  # where TensorFlow's own `*.pb` files are no surprise
         log.problems += no_graphs
     return Logdir(

@@ -19,10 +19,11 @@ from ms_summary_bridge.runs.archive import ArchivePosition, make_decoder, read_a
 from ms_summary_bridge.runs.graph_file import read_graph_file
 from ms_summary_bridge.runs.log_files import CONVERT, LogFile
 from ms_summary_bridge.runs.logdir import Run
+from ms_summary_bridge.runs.msprobe import MSPROBE, TableNotes, read_tables
 from ms_summary_bridge.runs.report import DamagedRange, IncompleteTail
 from ms_summary_bridge.values import Value
 
-__all__ = ["RunReading", "ValuePoint", "entries_of", "read_beside", "read_points", "read_restored"]
+__all__ = ["RunReading", "ValuePoint", "entries_of", "read_beside", "read_points", "read_restored", "read_rows"]
 
 
 class ValuePoint(msgspec.Struct, frozen=True, gc=False):
@@ -48,6 +49,10 @@ class RunReading(msgspec.Struct):
     damaged: list[DamagedRange] = msgspec.field(default_factory=list)
     incomplete: list[IncompleteTail] = msgspec.field(default_factory=list)
     padding_bytes: int = 0
+    problems: list[str] = msgspec.field(default_factory=list)
+    """What else was not read as it stands."""
+    notes: list[str] = msgspec.field(default_factory=list)
+    """What a person may want to know."""
     users: int = 0
     """Points left out because only a TensorBoard file can have them."""
 
@@ -97,6 +102,9 @@ def read_restored(run: Run, reading: RunReading) -> Iterator[Event]:
     Raises:
         LogdirError: A file cannot be read.
     """
+    if run.format == MSPROBE:
+        yield from read_rows(run, reading)
+        return
     archives = run.archive_by_source
     other = TENSORBOARD if run.format == MINDSPORE else MINDSPORE
     originals = _noted(read_archive(archives[other], other), archives[other], reading) if other in archives else ()
@@ -104,6 +112,21 @@ def read_restored(run: Run, reading: RunReading) -> Iterator[Event]:
         if isinstance(item, Event):
             yield item
     yield from read_beside(run, reading)
+
+
+def read_rows(run: Run, reading: RunReading, *, chunk_bytes: int | None = None) -> Iterator[Event]:
+    """Yields the events of a run that is tables of msprobe; what is met goes into `reading`, at the end."""
+    notes = TableNotes()
+    for event in read_tables(run.files, notes, chunk_bytes=chunk_bytes):
+        reading.records += 1
+        yield event
+    for fault in notes.faults:
+        if fault.end is None:
+            reading.incomplete.append(IncompleteTail(fault.path, fault.start))
+        else:
+            reading.damaged.append(DamagedRange(fault.path, fault.start, fault.end, fault.reason))
+    reading.problems += notes.lines()
+    reading.notes += [f"column {column}: texts, which are left out" for column in notes.texts]
 
 
 def read_beside(run: Run, reading: RunReading) -> Iterator[Event]:

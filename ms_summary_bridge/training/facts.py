@@ -45,6 +45,7 @@ class TrainingFacts(msgspec.Struct, kw_only=True):
         steps_before: Steps of earlier sessions in what `epochs` counts; None until that is known.
         loss_divisor: How many micro batches the loss is a sum over.
         pipeline_stages: How many stages the network is cut into; the ranks of the last one have the loss.
+        has_loss: False where the framework says that this process has none, whatever the stages.
         flops_per_token: Floating point operations of one token.
         model_flops: Floating point operations of one step over all cards.
         peak_flops: Floating point operations per second that one card can do.
@@ -66,6 +67,7 @@ class TrainingFacts(msgspec.Struct, kw_only=True):
     steps_before: int | None = None
     loss_divisor: int = 1
     pipeline_stages: int = 1
+    has_loss: bool = True
     flops_per_token: float | None = None
     model_flops: float | None = None
     peak_flops: float | None = None
@@ -80,6 +82,11 @@ class TrainingFacts(msgspec.Struct, kw_only=True):
         if self.pipeline_stages <= 1 or self.ranks < self.pipeline_stages:
             return range(self.ranks)
         return range(self.ranks - self.ranks // self.pipeline_stages, self.ranks)
+
+    @property
+    def lacks_loss(self) -> bool:
+        """Whether what this process calls its loss, if anything, is not that of the training: nobody judges it."""
+        return not self.has_loss or self.rank not in self.loss_ranks
 
     def utilization(self, measured: StepFacts | Window) -> float | None:
         """Returns operations done / (operations that all cards can do in that time); None where figures are missing."""

@@ -31,6 +31,7 @@ __all__ = ["MINDINSIGHT", "TENSORBOARD", "view_logdir"]
 _LOG: Final = logging.getLogger("ms_summary_bridge")
 TENSORBOARD, MINDINSIGHT = "tensorboard", "mindinsight"
 _NAMES: Final = {TENSORBOARD: "TensorBoard", MINDINSIGHT: "MindInsight"}
+_INSTALL: Final = "pip install 'tensorboard>=2.17'"
 _PORTS: Final = {TENSORBOARD: 6006, MINDINSIGHT: 8080}  # their own
 _CACHE_BYTES: Final = 20_000_000_000
 _OF_OURS: Final = "ms_summary_bridge: "  # how our plugin's lines in TensorBoard's log begin
@@ -76,6 +77,8 @@ def view_logdir(
     _check_source(source)
     if viewer is None:
         viewer = TENSORBOARD if _has_tensorboard() else MINDINSIGHT
+        if viewer == MINDINSIGHT and not find_environment():
+            say(f"TensorBoard is not installed; quicker than MindInsight is {_INSTALL}, and the same command again")
     environment = ""
     if viewer == MINDINSIGHT and sys.platform == "win32":  # it starts gunicorn, which needs fork
         raise UnsupportedSystemError("MindInsight itself does not run on Windows: try --with tensorboard")
@@ -123,7 +126,7 @@ def _has_tensorboard() -> bool:
 
 def _start_tensorboard(stack: ExitStack, source: str, host: str, port: int, say: Callable[[str], None]) -> Program:
     if not _has_tensorboard():
-        raise MissingDependencyError("TensorBoard is not installed: pip install 'tensorboard>=2.17'")
+        raise MissingDependencyError(f"TensorBoard is not installed: {_INSTALL}")
     # Without it, TensorBoard would show nothing of MindSpore's, and say nothing.
     if not any("ms_summary_bridge" in point.value for point in metadata.entry_points(group="tensorboard_plugins")):
         raise MissingDependencyError("TensorBoard cannot find our plugin: install this package with pip, not its path")

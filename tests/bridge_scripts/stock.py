@@ -1,4 +1,4 @@
-"""Real trainings with MindSpore's SummaryCollector: what README.md says of it, beside what SummaryBridge does.
+"""Real trainings with MindSpore's SummaryCollector: what docs/callback.md says of it, beside what SummaryBridge does.
 
 Usage: python tests/bridge_scripts/stock.py DIRECTORY RESULT.json [NAME ...]
 

@@ -1,4 +1,4 @@
-"""What README.md says of MindSpore's SummaryCollector is what the installed MindSpore does."""
+"""What docs/callback.md says of MindSpore's SummaryCollector is what the installed MindSpore does."""
 
 from __future__ import annotations
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
 import os
 import re
 import struct
 import sys
-import termios
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +21,8 @@ from ms_summary_bridge.cli.folding import fold, hanging_indent
 from tests.mindspore_run import event, scalars, tensor, write_summary
 from tests.monitor_run import Engine
 from tests.scripted import build_file, put, tensorboard_name
+
+fcntl, termios = (pytest.importorskip(name, reason="there are no such terminals here") for name in ("fcntl", "termios"))
 
 WIDTH = 80
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

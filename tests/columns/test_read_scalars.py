@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import random
 import struct
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import fsspec
 import numpy as np
 import pytest
 from tensorboardX import SummaryWriter
 
-from ms_summary_bridge.columns.read import read_histograms, read_images, read_scalars
+from ms_summary_bridge.columns.read import Read, read_histograms, read_images, read_scalars, read_texts
 from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.errors import LogdirError, MissingDependencyError, NoEventsError, UsageError
 from ms_summary_bridge.values import Histogram, Image
@@ -24,6 +28,7 @@ def _write_log(directory: Path, *, steps: int = 300) -> None:
             writer.add_scalar("lr", 0.1, step, walltime=1e9 + step)
         writer.add_histogram("weights", np.arange(10.0), 3)
         writer.add_image("picture", np.zeros((3, 4, 5), np.float32), 3)
+        writer.add_text("note", "a | b\nc", 7)
 
 
 @pytest.mark.tensorboard
@@ -120,7 +125,7 @@ def test_damage_is_said(tmp_path: Path) -> None:
     table = read_scalars(tmp_path)
     assert any("are damaged" in line for line in table.problems)
     assert any("ends inside the record" in line for line in table.problems)
-    assert len(table) == 599  # of 600: the picture was cut
+    assert len(table) == 599  # of 600: the text was cut
 
 
 def test_frames(tmp_path: Path) -> None:
@@ -138,14 +143,28 @@ def test_frames(tmp_path: Path) -> None:
     assert arrow.column("value").to_pylist() == table.value.tolist()
 
 
-def test_a_frame_without_its_package_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frame_of_polars(tmp_path: Path) -> None:
+    pytest.importorskip("polars")
+    _write_log(tmp_path)
+    table = read_scalars(tmp_path)
+    frame = table.to_polars()
+    assert frame.columns == ["run", "tag", "step", "wall_time", "value"]
+    for name in frame.columns:
+        assert frame[name].to_list() == getattr(table, name).tolist()
+    assert read_scalars(tmp_path, tags="none").to_polars().shape == (0, 5)
+
+
+@pytest.mark.parametrize(("package", "method"), [("pandas", "pandas"), ("pyarrow", "arrow"), ("polars", "polars")])
+def test_a_frame_without_its_package_names_it(
+    package: str, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _write_log(tmp_path, steps=1)
-    monkeypatch.setitem(__import__("sys").modules, "polars", None)
-    with pytest.raises(MissingDependencyError, match="pip install polars"):
-        read_scalars(tmp_path).to_polars()
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingDependencyError, match=f"pip install {package}"):
+        getattr(read_scalars(tmp_path), f"to_{method}")()
 
 
-def test_histograms_and_images_come_one_by_one(tmp_path: Path) -> None:
+def test_histograms_images_and_texts_come_one_by_one(tmp_path: Path) -> None:
     _write_log(tmp_path)
     (histogram,) = read_histograms(tmp_path)
     assert isinstance(histogram.value, Histogram)
@@ -153,6 +172,72 @@ def test_histograms_and_images_come_one_by_one(tmp_path: Path) -> None:
     (image,) = read_images(tmp_path, tags="pict")
     assert isinstance(image.value, Image)
     assert image.value.encoded[0].startswith(b"\x89PNG")
+    (text,) = read_texts(tmp_path)
+    assert (text.tag, text.step, text.value) == ("note/text_summary", 7, "a | b\nc")
+
+
+Reader = Callable[..., Iterator[Read[Any]]]
+READERS: list[Reader] = [read_histograms, read_images, read_texts]
+
+
+@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
+def test_iterators_read_both_formats_from_urls_and_choose_runs_and_tags(read: Reader, tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        _write_log(tmp_path / "log" / name, steps=3)
+    convert_logdir(tmp_path / "log", tmp_path / "ms")
+    memory = fsspec.filesystem("memory")
+    memory.put(str(tmp_path), f"/{tmp_path.name}", recursive=True)
+    try:
+        expected = list(read(tmp_path / "log"))
+        assert [one.run for one in expected] == ["first", "second"]
+        for name in ("log", "ms"):
+            for place in (str(tmp_path / name), f"memory://{tmp_path.name}/{name}"):
+                found = list(read(place))
+                assert [(one.run, one.tag, one.step) for one in found] == [
+                    (one.run, one.tag, one.step) for one in expected
+                ]
+                assert [comparable(one.value) for one in found] == [comparable(one.value) for one in expected]
+                assert [one.run for one in read(place, runs="^sec")] == ["second"]
+                assert len(list(read(place, tags="^(weights|picture|note)"))) == 2
+                assert list(read(place, tags="^(loss|other)")) == []
+        assert read_scalars(f"memory://{tmp_path.name}/ms", runs="first", tags="lr").series("lr")[0].tolist() == [
+            0,
+            1,
+            2,
+        ]
+    finally:
+        memory.rm(f"/{tmp_path.name}", recursive=True)
+
+
+def comparable(value: Any) -> Any:
+    return value if isinstance(value, str) else value.fingerprint()
+
+
+def test_what_an_iterator_cannot_read_is_told(tmp_path: Path) -> None:
+    _write_log(tmp_path, steps=20)
+    (path,) = tmp_path.glob("events*")
+    data = bytearray(path.read_bytes())
+    data[200] ^= 1
+    path.write_bytes(data[:-3])
+    problems: list[str] = []
+    assert list(read_texts(tmp_path, problems=problems)) == []
+    assert any("are damaged" in line for line in problems)
+    assert any("ends inside the record" in line for line in problems)
+
+
+def test_a_text_that_cannot_be_decoded_is_told(tmp_path: Path) -> None:
+    proto = pytest.importorskip("tensorboardX.proto.event_pb2")
+    with SummaryWriter(str(tmp_path)) as writer:
+        event = proto.Event(step=4)
+        value = event.summary.value.add(tag="bad")
+        value.metadata.plugin_data.plugin_name = "text"
+        value.tensor.dtype = 1  # a float, which is no text
+        value.tensor.float_val.append(1.0)
+        writer.file_writer.event_writer.add_event(event)
+    problems: list[str] = []
+    assert list(read_texts(tmp_path, problems=problems)) == []
+    (line,) = problems
+    assert "text 'bad' of step 4" in line
 
 
 def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:

@@ -910,7 +910,7 @@ def test_workers_give_the_same_bytes(
             pools.append(processes)
             super().__init__(processes, *options)
 
-    monkeypatch.setattr("ms_summary_bridge.convert.workers.ProcessPoolExecutor", Pool)
+    monkeypatch.setattr("ms_summary_bridge.convert.processes.ProcessPoolExecutor", Pool)
     monkeypatch.setattr("ms_summary_bridge.convert.workers._WORTH_PROCESSES", 0)
     monkeypatch.setattr("ms_summary_bridge.convert.workers.count_cores", lambda: 2)
     make_tree(tmp_path / "ms")
@@ -931,7 +931,7 @@ def test_workers_give_the_same_bytes(
 def test_one_process_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]) -> None:
     if len(names) == 1:
         monkeypatch.setattr("ms_summary_bridge.convert.workers._WORTH_PROCESSES", 0)
-    monkeypatch.setattr("ms_summary_bridge.convert.workers.ProcessPoolExecutor", None)  # to start one would fail
+    monkeypatch.setattr("ms_summary_bridge.convert.processes.ProcessPoolExecutor", None)  # to start one would fail
     for name in names:
         write_summary(tmp_path / "ms" / name, scalars("loss", range(3)))
     assert main(["convert", str(tmp_path / "ms"), str(tmp_path / "tb"), "--quiet"]) == 0

@@ -18,8 +18,8 @@ import pytest
 
 from ms_summary_bridge.cli.app import main
 from ms_summary_bridge.convert import outputs as outputs_module
+from ms_summary_bridge.convert import processes, state, unread
 from ms_summary_bridge.convert import run as run_module
-from ms_summary_bridge.convert import state, unread, workers
 from ms_summary_bridge.convert.destination import locked
 from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.convert.run import convert_run
@@ -211,7 +211,7 @@ def test_a_worker_that_is_killed_costs_its_run_alone(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(workers, "convert_run", kill_at_b)
+        patch.setattr(processes, "convert_run", kill_at_b)
         report = convert_logdir(source, tmp_path / "tb", workers=2)
     failed = check_that_b_alone_failed(report, tmp_path / "tb")
     assert failed.failed == f"{source}/b: the process that converted it was killed"
@@ -225,7 +225,7 @@ def test_where_no_worker_can_be_started_this_process_converts(
     def refuse(*arguments: Any) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    monkeypatch.setattr(workers.ProcessPoolExecutor, "submit", refuse)
+    monkeypatch.setattr(processes.ProcessPoolExecutor, "submit", refuse)
     assert not convert_logdir(source, tmp_path / "tb", workers=2).failures
     assert verify_logdirs(source, tmp_path / "tb").is_equal
 
@@ -254,7 +254,7 @@ def test_a_run_is_done_again_whose_worker_on_a_cluster_was_killed(
     reports = [convert_logdir(source, tmp_path / "out")]
     alone = contents(tmp_path / "out")
     shutil.rmtree(tmp_path / "out")
-    monkeypatch.setattr(workers, "convert_run", kill_once_at_b)
+    monkeypatch.setattr(processes, "convert_run", kill_once_at_b)
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         reports.append(convert_logdir(source, tmp_path / "out", dask=cluster.scheduler_address))
     assert (source / "killed").exists()
@@ -268,7 +268,7 @@ def test_a_run_that_fails_on_a_cluster_costs_no_other(
 ) -> None:
     from distributed import LocalCluster
 
-    monkeypatch.setattr(workers, "convert_run", raise_at_b)
+    monkeypatch.setattr(processes, "convert_run", raise_at_b)
     with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster:
         report = convert_logdir(source, tmp_path / "tb", dask=cluster.scheduler_address)
     assert check_that_b_alone_failed(report, tmp_path / "tb").failed.startswith("RuntimeError: a bug in handing over")

@@ -513,7 +513,7 @@ def test_the_total_speaks_of_all_rounds(tmp_path: Path) -> None:
 def test_workers_start_only_for_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a", "b"):
         write_summary(tmp_path / "ms" / name, scalars("loss", range(3)))
-    monkeypatch.setattr("ms_summary_bridge.convert.workers.ProcessPoolExecutor", None)  # to start one would fail
+    monkeypatch.setattr("ms_summary_bridge.convert.processes.ProcessPoolExecutor", None)  # to start one would fail
     FollowScript().follow(tmp_path / "ms", tmp_path / "tb", workers=2)
     assert_as_converted_once(tmp_path)
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from tests.mindspore_run import scalars, summary_name, write_summary
 from tests.scripted import build_file, put, tensorboard_name
 
 DATA = Path(__file__).resolve().parents[1] / "data"
-README = DATA.parents[1] / "README.md"
+PAGE = DATA.parents[1] / "docs" / "troubleshooting.md"
 
 
 def findings_of(target: Path | str | None) -> dict[str, Finding]:
@@ -216,6 +217,16 @@ def test_a_large_record_is_not_taken_for_damage(tmp_path: Path) -> None:
     assert_good(tmp_path)
 
 
+def test_an_answer_takes_a_few_seconds_in_the_fullest_tree(tmp_path: Path) -> None:
+    first = put(tmp_path / "0" / tensorboard_name(), build_file("tensorboard", range(20_000)))
+    for number in range(1, 1500):
+        (tmp_path / str(number)).mkdir()
+        os.link(first, tmp_path / str(number) / tensorboard_name())
+    before = time.process_time()
+    assert examine(tmp_path).findings  # with the real packages and ports
+    assert time.process_time() - before < 10
+
+
 # --- the command
 
 
@@ -248,7 +259,7 @@ def test_the_worst_comes_first_with_its_mend(tmp_path: Path, capsys: pytest.Capt
     assert len(lines) < 40, "one screen"
 
 
-def test_the_readme_shows_what_is_said(
+def test_the_page_shows_what_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -259,7 +270,7 @@ def test_the_readme_shows_what_is_said(
     code, text = run(capsys, "./summary_dir")
     assert code == 1
     assert sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*")) == before, "it wrote something"
-    (shown,) = re.findall(r"^```text\n(wrong  .*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    (shown,) = re.findall(r"^```text\n(wrong  .*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
     def plain(lines: str) -> str:
         return re.sub(r"[0-9][0-9.,]*", "0", lines.replace(str(tmp_path), "/home/me"))

@@ -87,6 +87,10 @@ ENVIRONMENTS: dict[str, tuple[PackageFacts, str, str, str]] = {
         environment(**IN_ONE, protobuf="3.20.1", programs={}),
         *("packages.gunicorn", "wrong", "export PATH=/env/bin"),
     ),
+    "an old vLLM beside the transformers of MindFormers": (
+        environment(vllm="0.9.2", transformers="4.57.1"),
+        *("packages.vllm-transformers", "wrong", "vllm>=0.10"),
+    ),
     "TensorBoard without the plugin": (
         environment(has_plugin=False),
         *("packages.plugin", "wrong", "pip install ms_summary_bridge"),
@@ -397,7 +401,7 @@ def test_mindspore_files_without_a_viewer_for_them_are_said(tmp_path: Path) -> N
     write_summary(tmp_path, scalars("loss", range(5)))
     (found,) = faults_of(tmp_path, environment(tensorboard="", **{"tensorboard-data-server": ""}))
     assert (found.id, found.verdict) == ("tensorboard.reads", "warning")
-    assert f"view {tmp_path}" in found.mend
+    assert f"pip install 'tensorboard>=2.17', then ms-summary-bridge view {tmp_path}" in found.mend
     names = {finding.id for finding in faults_of(tmp_path, environment(has_plugin=False))}
     assert names == {"packages.plugin", "tensorboard.reads"}
 

@@ -8,6 +8,7 @@ import json
 import math
 import subprocess
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,12 @@ import pytest
 from PIL import Image
 from tensorboardX import SummaryWriter
 
+from ms_summary_bridge.columns.growing import Columns
 from ms_summary_bridge.columns.read import read_histograms, read_scalars
 from ms_summary_bridge.errors import FileTakenError, LogdirError, UsageError, WriteError
 from ms_summary_bridge.export.logdir import export_logdir
+from ms_summary_bridge.export.writer import Names
+from tests.scripted import build_file, put, tensorboard_name
 
 
 def _write_run(directory: Path) -> None:
@@ -125,6 +129,39 @@ def test_a_damaged_run_costs_its_damage_and_is_named(tmp_path: Path) -> None:
     report = export_logdir(tmp_path / "logs", tmp_path / "out", format="csv")
     assert report.files["scalars.csv"] == 203
     assert any("bad" in line and "damaged" in line for line in report.problems)
+
+
+@pytest.mark.parametrize("name", ["csv", "jsonl", "parquet", "images"])
+def test_runs_and_tags_are_chosen_by_expressions(name: str, tmp_path: Path) -> None:
+    if name == "parquet":
+        pytest.importorskip("pyarrow")
+    for run in ("one", "two/deep"):
+        _write_run(tmp_path / "logs" / run)
+    report = export_logdir(tmp_path / "logs", tmp_path / "out", format=name, runs="^two", tags="^(lo|weig|note|a/)")
+    assert report.runs == 1
+    values = {
+        "csv": {"scalars.csv": 100, "histograms.csv": 1, "texts.csv": 1},
+        "jsonl": {"values.jsonl": 103},
+        "parquet": {"scalars.parquet": 100, "histograms.parquet": 1, "texts.parquet": 1},
+        "images": {"images": 1},
+    }[name]
+    assert report.files == values
+
+
+def test_a_long_log_is_written_as_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it is, some hundred thousand scalars are held, and no more."""
+    steps = 300_000
+    put(tmp_path / "log" / tensorboard_name(), build_file("tensorboard", range(steps)))
+    held: list[int] = []
+
+    def count(columns: Columns, names: Names) -> Iterator[tuple[str, int]]:
+        held.append(len(columns[0]))
+        return iter([])
+
+    monkeypatch.setattr("ms_summary_bridge.export.text_files.rows_of", count)
+    report = export_logdir(tmp_path / "log", tmp_path / "out", format="csv")
+    assert report.files == {"scalars.csv": steps} == {"scalars.csv": sum(held)}
+    assert max(held) < 200_000, held
 
 
 def test_arguments_are_checked(tmp_path: Path) -> None:

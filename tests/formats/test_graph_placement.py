@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import gzip
 import re
+import subprocess
+import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
 
-from ms_summary_bridge.formats.graphs.ms_to_tb import convert_graph
+from ms_summary_bridge.events import Event
+from ms_summary_bridge.files.event_file import EventFileReader
+from ms_summary_bridge.formats.graphs.ms_to_tb import convert_graph, convert_graph_event
 from ms_summary_bridge.formats.graphs.placement import ParameterPlaces, find_crowds
 from ms_summary_bridge.formats.graphs.restoration import restore_graph
+from ms_summary_bridge.formats.mindspore import MindSporeDecoder
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
+from ms_summary_bridge.values import Opaque
 from tests.formats.test_graph import Drawn, graph, node
 
 LLAMA = Path(__file__).resolve().parents[1] / "data" / "mindformers-1.9.0-llama-graph.bin.gz"
@@ -145,6 +151,51 @@ def test_the_layers_of_a_real_network() -> None:
     named = [(one.full_name, two.full_name) for one, two in zip(before.node, after.node, strict=True) if one.full_name]
     assert [one for one, two in named if one != two] == []
     assert again.edges == counts.edges
+
+
+@pytest.fixture(scope="module")
+def networks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory with the graphs of three trainings that MindSpore has compiled."""
+    directory = tmp_path_factory.mktemp("networks")
+    script = Path(__file__).resolve().parents[1] / "real_networks.py"
+    done = subprocess.run(  # MindSpore leaves files where it stands
+        [sys.executable, str(script), str(directory)], cwd=directory, stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, timeout=280, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    return directory
+
+
+@pytest.mark.mindspore
+@pytest.mark.parametrize(
+    ("name", "weights", "states", "most"),
+    [("resnet50", 267, 161 + 3, 16), ("llama", 21, 2 * 21 + 2, 55), ("bert", 47, 2 * 47 + 4, 32)],
+)
+def test_every_weight_of_large_networks_is_in_its_layer(
+    networks: Path, name: str, weights: int, states: int, most: int
+) -> None:
+    (path,) = (networks / name).glob("*_MS")
+    (payload,) = (
+        event.content.payload
+        for event in EventFileReader(str(path), MindSporeDecoder())
+        if isinstance(event, Event) and isinstance(event.content, Opaque) and event.content.kind == "graph"
+    )
+    drawn = tb_pb.GraphDef.FromString(convert_graph_event(payload)[0]).node
+    source = ms_pb.Event.FromString(payload).graph_def.parameters
+    places = [each.name for each in drawn if each.op == "Parameter"]
+    assert len(places) == len(source)
+    layers = [(each.name, place) for each, place in zip(source, places, strict=True) if "/state/" not in place]
+    for parameter, place in layers:
+        *cells, leaf = place.split("/")
+        path_of = [*(cell.partition("-")[0] for cell in cells), leaf]
+        if not parameter.startswith("inputs"):
+            assert path_of[-parameter.count(".") - 1 :] == parameter.split("."), "cells around it, and its own name"
+    assert len([parameter for parameter, _ in layers if not parameter.startswith("inputs")]) == weights
+    assert len(places) - len(layers) == states
+    shown = count_boxes({each.name: each.op for each in drawn})
+    assert sorted(shown[""]) == ["Default", "Gradients", "output"]
+    assert len(shown["Default"]) <= 7
+    assert max(map(len, shown.values())) <= most
 
 
 # ---------------------------------------------------------------- operators

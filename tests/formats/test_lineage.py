@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ms_summary_bridge.convert.logdir import convert_logdir
@@ -235,6 +235,7 @@ NAMES = st.text(st.characters(codec="utf-8"), max_size=6) | st.sampled_from(["op
 FINITE = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
+@example({}, {}, False, 3.4028234663852886e38)  # the largest, which protobuf in Python takes for infinite
 @given(
     st.dictionaries(NAMES, st.text(max_size=5) | st.integers(-(2**31), 2**31 - 1) | FINITE, max_size=5),
     st.dictionaries(st.text(st.characters(codec="utf-8"), min_size=1, max_size=5), FINITE, max_size=4),

@@ -331,6 +331,15 @@ class TestByHand:
         assert "intervall" in fault
         assert "losss" in fault
 
+    def test_two_collectors_are_one_clear_error(self, by_hand: dict[str, Any]) -> None:
+        beside = by_hand["refusals"]["beside"]
+        assert beside.startswith("SummaryCollector (SummaryMonitor in a MindFormers YAML file) is in the list of")
+        assert "beside SummaryBridge, which replaces it: remove one" in beside
+        assert "MindSporeTransformersMonitor with backend" in by_hand["refusals"]["pynative"]
+
+    def test_the_pynative_trainer_calls_the_same_class(self, by_hand: dict[str, Any]) -> None:
+        assert by_hand["pynative"] == [[11, 11.0], [12, 12.0], [13, 13.0]]
+
     @pytest.mark.parametrize("size", [3, 4, 5, 7])
     def test_outputs_of_each_form(self, by_hand: dict[str, Any], size: int) -> None:
         rows = by_hand["outputs"][str(size)]

@@ -22,6 +22,7 @@ from mindspore import Tensor, nn
 from mindspore.train.callback import RunContext
 from mindspore.train.callback._callback import InternalCallbackParam
 
+from ms_summary_bridge.errors import UsageError
 from ms_summary_bridge.mindformers import MindSporeTransformersMonitor, SummaryBridgeMonitor
 from ms_summary_bridge.monitor.callback import MindSporeTransformersMonitor as Monitor
 
@@ -172,12 +173,47 @@ def find_fault() -> str:
     return ""
 
 
+def find_refusals(directory: Path) -> dict[str, str]:
+    """How a bridge refuses MindFormers' own collector beside it, and the PyNative trainer."""
+    theirs = build_callback({"type": "SummaryMonitor", "summary_dir": str(directory / "theirs")})
+    ours = SummaryBridgeMonitor(str(directory / "ours"))
+    told = {}
+    try:
+        ours.on_train_begin(RunContext(make_parameters(theirs, ours)))
+    except UsageError as error:
+        told["beside"] = str(error)
+    state = SimpleNamespace(global_step=0, max_steps=3, epoch_step=3)
+    try:
+        ours.on_train_begin(SimpleNamespace(), state, model=[], optimizer=None, lr_scheduler=None)
+    except UsageError as error:
+        told["pynative"] = str(error)
+    return told
+
+
+def call_as_pynative(directory: Path) -> list[Any]:
+    """The steps and losses of a training of the PyNative trainer, which MindFormers 2.1 has."""
+    monitor = MindSporeTransformersMonitor(
+        interval=0, backend="local", save_dir=str(directory), project="pynative", run_id="run", metrics=["loss"]
+    )
+    state = SimpleNamespace(global_step=10, max_steps=13, epoch_step=4, global_batch_size=8, loss_scale=1.0)
+    given = {"model": [], "optimizer": None, "lr_scheduler": None, "train_dataset": None, "eval_dataset": None}
+    monitor.on_train_begin(SimpleNamespace(), state, **given)
+    for step in (11, 12, 13):
+        monitor.on_step_begin(SimpleNamespace(), state, **given)
+        state.global_step = step
+        monitor.on_step_end(SimpleNamespace(), state, loss=Tensor(float(step)), grad_norm=None, has_last=True, **given)
+    monitor.on_train_end(SimpleNamespace(), state, **given)
+    return [[row["step"], row["values"]["loss"]] for row in read_journal(directory / "pynative")]
+
+
 def main(directory: Path) -> None:
     results = {
         "facts": find_facts(),
         "steps": {size: count_steps(directory, sink_size=size) for size in (0, 5)},
         "fault": find_fault(),
         "outputs": read_outputs(directory),
+        "refusals": find_refusals(directory),
+        "pynative": call_as_pynative(directory),
     }
     print(json.dumps(results))
 

@@ -116,6 +116,7 @@ def test_every_key_is_taken_and_arrives() -> None:
         "interval": "auto",
         "metrics": ["loss", {"name": "grad_norm", "from_step": 10}, {"update_ratio": {"to_step": 1e3}}],
         "csv": True,
+        "prometheus_dir": "/textfiles",
         "max_journal_bytes": 1 << 20,
         "quiet_loss_monitor": True,
         "save_epochs": 2,
@@ -601,6 +602,7 @@ VALID: list[Any] = [
     {},
     yaml.safe_load(SECTION_TEXT)["monitor_config"],
     {"interval": 0, "backend": ["local", "wandb"], "run_id": 3, "save_dir": "a"},
+    {"backend": ["prometheus", "swanlab", "mlflow", "trackio"], "prometheus_dir": "/var/lib/node_exporter"},
     {"interval": "auto", "extends": "base.yaml", "metrics": [{"name": "lr"}, {"loss": {"from_step": 1}}, "step"]},
     {"warn_on_value": {"lr": {"above": 1}, "loss": 3, "mfu": None}, "per_print_step": 1, "peak_flops": 1e15},
     {"callback": {"type": "a.b:C", "params": {"anything": 1, "log_level": "debug"}}, "csv": None},
@@ -615,6 +617,8 @@ INVALID: list[Any] = [
     {"interval": -1},
     {"csv": "true"},
     {"backend": "tensorbord"},
+    {"backend": "prometheus_client"},
+    {"prometheus_dir": 3},
     {"backend": ["local", "local"]},
     {"metrics": "loss"},
     {"metrics": ["los"]},
@@ -669,7 +673,7 @@ def test_schema_explains_every_key() -> None:
     assert content(load_config(defaults)) == content(MonitorConfig())
 
 
-@pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
+@pytest.mark.parametrize("name", ["docs/config.md", "docs/config.zh.md"])
 def test_table_of_keys_is_that_of_the_structs(name: str) -> None:
     rows = [row for table in tables((ROOT / name).read_text(encoding="utf-8")) for row in table]
     first = next(number for number, row in enumerate(rows) if row[0] == "`enable`")
@@ -677,7 +681,7 @@ def test_table_of_keys_is_that_of_the_structs(name: str) -> None:
     wanted = []
     for key, field in fields.items():
         default = "" if field.default in (None, {}) else f"`{say_flow(field.default)}`"
-        wanted.append([f"`{key}`", default, *([field.meaning] if name == "README.md" else [])])
+        wanted.append([f"`{key}`", default, *([field.meaning] if name == "docs/config.md" else [])])
     assert [row[: len(wanted[0])] for row in rows[first : first + len(fields)]] == wanted
 
 

@@ -1,4 +1,4 @@
-"""Each number in README.md is the code's, or was measured; README.zh-CN.md has the same ones."""
+"""Each number in README and manual is the code's, or was measured; the Chinese pages have the same ones."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from ms_summary_bridge.cli.app import EXIT_CODES
+from ms_summary_bridge.doctor.packages import CLASHES
+from ms_summary_bridge.monitor.config.recipes import RECIPES
 from ms_summary_bridge.monitor.watchdog.collective_limits import exec_timeout
 from tests.project.test_claims import ROOT, SECTIONS, blocks, split_claims
+from tests.project.test_docs import LANGUAGES, TYPED
 
 MEASURED = ("measured",)  # by tools/bench, or of another program: the entry of the claim says by what
 PACKAGE = "ms_summary_bridge"
@@ -55,7 +60,7 @@ def mindspores() -> list[str]:
 
 MINDINSIGHT_SIZE = r"about (\d+) MB to download and (\d+) MB of disk"
 
-# What stands around a number in README.md, with a group for it, and where it comes from.
+# What stands around a number in a page, with a group for it, and where it comes from.
 NUMBERS: list[tuple[str, Callable[[], tuple[object, ...]]]] = [
     (r"about (\d) GB to download", lambda: found("tools/environment", r"main \|.*size='about (\d) GB")),
     (r"histograms of (100) parameters.* about (0.15) of.* and (0.12) of.*about (0.1) s", lambda: MEASURED),
@@ -94,6 +99,25 @@ NUMBERS: list[tuple[str, Callable[[], tuple[object, ...]]]] = [
     (r"\(about (\d+) MB to download, with", lambda: found("tools/quickstart.py", MINDINSIGHT_SIZE)[:1]),
     (r"HCCL_EXEC_TIMEOUT` \((1836) s", lambda: (int(exec_timeout({})),)),
     (r"On Python (3.9), .* MindSpore (2.9.0), .*python=(3.11)", lambda: MEASURED),
+    (r"For (3.9), pip finds MindSpore (2.9.0) at most, .* needs (3.10)", lambda: MEASURED),
+    (r"`SummaryCollector`, MindSpore up to (\S+) \|", lambda: (minor(pin("mindspore29-pip", "mindspore")),)),
+    (r"protobuf is newer than (\S+)\.", lambda: (minor(pin("mindinsight", "protobuf")),)),
+    (r"setuptools (\d+) or newer", lambda: clash("packages.mindinsight-setuptools", "setuptools")),
+    (r"marshmallow (\d+) ", lambda: clash("packages.mindinsight-marshmallow", "marshmallow")),
+    (r"pandas (\d+) ", lambda: clash("packages.mindinsight-pandas", "pandas")),
+    (r"\| NumPy (\d+) ", lambda: clash("packages.mindspore-numpy", "numpy")),
+    (
+        r"vLLM before (\S+) .* transformers (\S+) and",
+        lambda: clash("packages.vllm-transformers", "vllm", 1) + clash("packages.vllm-transformers", "transformers"),
+    ),
+    (r"vllm-ascend` (2046), mended in `vllm-project/vllm` (20921)", lambda: MEASURED),
+    (
+        r"hotter than (\S+) degrees .* than (\S+) MiB .* for (\S+) seconds .* code is (3)\.",
+        lambda: recipe("device-overload", r"temperature: (\d+), memory: (\d+), secs: (\d+),[^#]*exit_code: (\d)"),
+    ),
+    (r"when (\d+) hours or fewer", lambda: recipe("memory", r"hours: (\d+),")),
+    (r"usual speed over (\d+) seconds", lambda: recipe("data-worker", r"ratio: 0.5, secs: (\d+),")),
+    (r"from (0) to (1), over all cards", lambda: MEASURED),
     (r"with a Python (\S+) to (\S+)\)", lambda: mindinsight_pythons()),
     (r"long series: (10) images and (1,000) scalars", lambda: MEASURED),
     (r"MindSpore (\S+) to (\S+), TensorBoard (\S+) to (\S+), MindInsight (\S+) and", lambda: versions_tested()),
@@ -102,6 +126,17 @@ NUMBERS: list[tuple[str, Callable[[], tuple[object, ...]]]] = [
     (r"[Rr]ank (0)|steps from (1)", lambda: MEASURED),  # names, no sizes
 ]
 IN_PROSE = re.compile(r"(?<![\w.])\d(?:[\d.,]*\d)?(?![\w])")
+
+
+def clash(name: str, package: str, bound: int = 0) -> tuple[str, ...]:
+    (versions,) = (clash.versions for clash in CLASHES if clash.id == name)
+    return (versions[package][bound],)
+
+
+def recipe(name: str, pattern: str) -> tuple[str, ...]:
+    match = re.search(pattern, RECIPES[name])
+    assert match is not None, (name, pattern)
+    return match.groups()
 
 
 def pythons() -> tuple[str, ...]:
@@ -128,9 +163,14 @@ def numbers_of(text: str) -> list[tuple[int, str]]:
 
 
 def test_every_number_is_the_codes() -> None:
-    entries = SECTIONS["README.md"]
     unused = {pattern for pattern, _ in NUMBERS}
-    for claim in split_claims((ROOT / "README.md").read_text(encoding="utf-8")):
+    claims = [
+        (entries, claim)
+        for page, entries in SECTIONS.items()
+        if page in ("README.md", *TYPED)
+        for claim in split_claims((ROOT / page).read_text(encoding="utf-8"))
+    ]
+    for entries, claim in claims:
         if claim.heading in entries and not any(claim.text.startswith(words) for words in entries):
             continue  # the tests of the whole table compare its numbers
         told: dict[int, str] = {}
@@ -147,14 +187,15 @@ def test_every_number_is_the_codes() -> None:
     assert unused == set(), "found in no sentence"
 
 
-def test_both_languages_have_the_same_numbers() -> None:
-    pages = [blocks((ROOT / name).read_text(encoding="utf-8")) for name in ("README.md", "README.zh-CN.md")]
+@pytest.mark.parametrize(("name", "other"), list(zip(*LANGUAGES, strict=True)))
+def test_both_languages_have_the_same_numbers(name: str, other: str) -> None:
+    pages = [blocks((ROOT / page).read_text(encoding="utf-8")) for page in (name, other)]
     assert len(pages[0]) == len(pages[1]), "paragraphs, items and rows"
-    for one, other in zip(*pages, strict=True):
+    for one, two in zip(*pages, strict=True):
         numbers = [
-            sorted(re.findall(r"\d[\d.,]*\d|\d", re.sub(r"`[^`]*`|\]\([^)]*\)", "", text))) for text in (one, other)
+            sorted(re.findall(r"\d[\d.,]*\d|\d", re.sub(r"`[^`]*`|\]\([^)]*\)", "", text))) for text in (one, two)
         ]
-        assert numbers[0] == numbers[1], (one, other)
+        assert numbers[0] == numbers[1], (one, two)
 
 
 def test_a_number_in_code_is_none_of_the_sentence() -> None:

@@ -33,7 +33,7 @@ def blocks(page: str) -> list[str]:
     """Returns the paragraphs, items of lists and rows of tables of a page, with the dashes behind a table's heading."""
     text = re.sub(r"^```.*?^```$", "\n", page, flags=re.MULTILINE | re.DOTALL)
     found = (block.strip() for block in re.split(r"\n\s*\n|\n(?=[-*] )|(?<=\|)\n", text))
-    return [block for block in found if block and not block.startswith(("#", "!["))]
+    return [block for block in found if block and not block.startswith(("#", "![", "<!--"))]
 
 
 def split_claims(page: str) -> list[Claim]:

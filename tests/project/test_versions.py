@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -14,11 +15,12 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.project.test_docs import read, tables
+from tools.site_reference import write_matrix
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENTS = ROOT / "tools" / "environments"
 PACKAGES = ("mindspore", "protobuf", "numpy", "tensorboard")
-NEWEST = {"README.md": "newest", "README.zh-CN.md": "最新"}
+NEWEST = {"docs/compatibility.md": "newest", "docs/compatibility.zh.md": "最新"}
 
 
 def requirements(text: str) -> dict[str, Requirement]:
@@ -59,17 +61,23 @@ def test_each_lower_bound_is_the_version_that_the_matrix_tests() -> None:
     for name, requirement in requirements("\n".join(map(setup_lines, ("CORE", "PARQUET", "DASK")))).items():
         assert f"=={lower_bound(requirement)}" == str(lowest[name].specifier), name
     extras = (ROOT / "setup.py").read_text(encoding="utf-8")
-    for name in ("wandb", "mindformers"):  # each has an environment of its own
-        assert f'"{name}>={str(pins(name)[name].specifier).removeprefix("==")}"' in extras
+    for name, environment in (  # none is in an environment of the matrix
+        ("wandb", "wandb"),
+        ("mindformers", "mindformers"),
+        ("swanlab", "trackers"),
+        ("mlflow-skinny", "trackers"),
+        ("trackio", "trackers"),
+    ):
+        assert f'"{name}>={str(pins(environment)[name].specifier).removeprefix("==")}"' in extras
     (tensorboard,) = requirements(setup_lines("TENSORBOARD")).values()
     tested = [str(pins(name)["tensorboard"].specifier) for name in rows_of_matrix() if name.startswith("tensorboard")]
     assert f"=={str(tensorboard.specifier).removeprefix('>=')}.*" == min(tested)
 
 
-@pytest.mark.parametrize("readme", NEWEST)
-def test_the_table_is_what_the_environments_hold(readme: str) -> None:
+@pytest.mark.parametrize("page", NEWEST)
+def test_the_table_is_what_the_environments_hold(page: str) -> None:
     (table,) = (
-        table for table in tables(read(readme)) if table[0][:4] == ["MindSpore", "protobuf", "NumPy", "TensorBoard"]
+        table for table in tables(read(page)) if table[0][:4] == ["MindSpore", "protobuf", "NumPy", "TensorBoard"]
     )
     named: list[str] = []
     for *cells, environments in table[1:]:
@@ -79,8 +87,20 @@ def test_the_table_is_what_the_environments_hold(readme: str) -> None:
             versions = cell.split(", ")
             versions = versions if len(versions) == len(names) else versions * len(names)
             for name, version in zip(names, versions, strict=True):
-                assert shown(package, name, NEWEST[readme]) == version, (name, package)
+                assert shown(package, name, NEWEST[page]) == version, (name, package)
     assert sorted(named) == sorted(["main", *rows_of_matrix()])
+
+
+def test_what_the_matrix_noted_is_what_the_environments_hold() -> None:
+    record = json.loads((ROOT / "docs" / "matrix.json").read_text(encoding="utf-8"))
+    assert record.keys() <= {*rows_of_matrix()}
+    for name, run in record.items():
+        for package, version in run["packages"].items():
+            pin = pins(name).get(package)
+            assert pin is None or pin.specifier.contains(version), (name, package)
+        assert run["passed"] > 0
+    table = write_matrix()
+    assert all(f"| `{name}` |" in table for name in rows_of_matrix())
 
 
 def shown(package: str, environment: str, newest: str) -> str:
@@ -159,5 +179,5 @@ def test_an_older_python_is_refused_with_the_line_that_makes_a_newer_one(monkeyp
     told = run_setup(monkeypatch, (3, 10, 0))
     assert told["python_requires"] == ">=3.10"
     assert f"Programming Language :: Python :: {line[1]}" in told["classifiers"]
-    for readme in ("README.md", "README.zh-CN.md"):
-        assert line[0] in (ROOT / readme).read_text(encoding="utf-8")
+    for page in ("docs/first-run.md", "docs/first-run.zh.md"):
+        assert line[0] in (ROOT / page).read_text(encoding="utf-8")

@@ -479,7 +479,9 @@ def test_without_tensorboard_it_is_mindinsight(
 ) -> None:
     monkeypatch.setattr(view, "_has_tensorboard", lambda: False)
     assert main(["view", str(tmp_path)]) == 2
-    assert "MindInsight needs an environment" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "quicker than MindInsight is pip install 'tensorboard>=2.17'" in said
+    assert "MindInsight needs an environment" in said
 
 
 def test_a_port_is_chosen(taken: int) -> None:

@@ -7,11 +7,11 @@ import compileall
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import binning, callback, convert, follow, memory, monitor
+from benchmarks import binning, callback, convert, follow, memory, monitor, plugin, scale
 
 _PACKAGE = Path(__file__).resolve().parent.parent.parent / "ms_summary_bridge"
 
-SUBCOMMANDS = (convert, memory, follow, callback, monitor, binning)
+SUBCOMMANDS = (convert, memory, scale, plugin, follow, callback, monitor, binning)
 """Each module has `NAME`, a docstring, `add_arguments(parser)` and `run(arguments) -> int`."""
 
 

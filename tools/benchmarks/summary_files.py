@@ -88,6 +88,20 @@ def image_summaries(sides: tuple[int, ...] = (28, 64, 112, 224), count: int = 24
     return summaries
 
 
+def tensor_summaries(count: int = 16) -> list[bytes]:
+    """Returns summaries with float32 tensors of shape [128, 1024], half a MiB each."""
+    rng = np.random.default_rng(5)
+    summaries = []
+    for index in range(count):
+        summary = ms_pb.Summary()
+        tensor = summary.value.add(tag=f"layer{index % 4}.weight/auto").tensor
+        tensor.dims.extend((128, 1024))
+        tensor.data_type = ms_pb.DataType.DT_FLOAT32
+        tensor.float_data.extend(rng.normal(size=128 * 1024).astype(np.float32).tolist())
+        summaries.append(summary.SerializeToString())
+    return summaries
+
+
 def mixed_summaries() -> list[bytes]:
     """Returns summaries of all these kinds, images of up to some 100 KiB among them."""
     scalars = scalar_summaries(1, 600) + scalar_summaries(8, 200)

@@ -13,11 +13,12 @@ import msgspec
 from ms_summary_bridge.convert.state import RunState, State, load_state
 from ms_summary_bridge.convert.task import ConvertOptions, RunTask, make_tasks, relative_path
 from ms_summary_bridge.convert.verify.report import VerifyReport
-from ms_summary_bridge.errors import BridgeError, NoEventsError
+from ms_summary_bridge.errors import BridgeError, NoEventsError, UsageError
 from ms_summary_bridge.files.event_file import is_url
 from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD
 from ms_summary_bridge.runs.log_files import CONVERT, LIVE, SOURCE
 from ms_summary_bridge.runs.logdir import Logdir, Run, discover
+from ms_summary_bridge.runs.msprobe import MSPROBE
 
 __all__ = ["Pair", "pair_runs"]
 
@@ -116,11 +117,18 @@ def pair_runs(report: VerifyReport) -> list[Pair]:
     Raises:
         NoEventsError: A side has no event files.
         LogdirError: One cannot be looked at.
+        UsageError: A side has tables of msprobe.
     """
     a, b = report.a, report.b
     found_a = discover(a)
     is_same = not is_url(a) and not is_url(b) and os.path.exists(a) and os.path.exists(b) and os.path.samefile(a, b)
     found_b = found_a if is_same else discover(b)
+    for found in (found_a, found_b):
+        if any(run.format == MSPROBE for run in found.runs):
+            raise UsageError(
+                f"{found.source}: tables of msprobe hold no records by which an output could be proved; `inspect` "
+                "tells the points of each tag on both sides"
+            )
     side_a, side_b = _Side(a, found_a), _Side(b, found_b)
     report.unreadable = sorted({f"{p.path}: {p.reason}" for p in (*found_a.problems, *found_b.problems)})
     pairs = _part(side_a, side_b) if is_same else []

@@ -8,7 +8,6 @@ not shown.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -54,7 +53,9 @@ def read_session(values: Mapping[str, bytes], metrics: Mapping[str, float]) -> S
         values: Message of each value of the plugin, by its tag.
         metrics: The last value of each scalar of the run. Of a session made from lineage only lineage's are taken.
     """
-    content = _content(values.get(START_TAG, b""))
+    if START_TAG not in values:  # as in most runs: protobuf is not loaded for them
+        return None
+    content = _content(values[START_TAG])
     start = _plugin_data(content)
     if start is None or not start.HasField("session_start_info"):
         return None
@@ -112,7 +113,11 @@ def _plain(value: Any) -> HParam:
         return bool(value.bool_value)
     if kind == "string_value":
         return str(value.string_value)
-    return "" if kind in (None, "null_value") else json.dumps(_tree(value), ensure_ascii=False)
+    if kind in (None, "null_value"):
+        return ""
+    import json  # here: most runs need none, and each would wait for it
+
+    return json.dumps(_tree(value), ensure_ascii=False)
 
 
 def _tree(value: Any) -> Any:

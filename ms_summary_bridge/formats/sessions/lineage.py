@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ _USER: Final = "user/"
 _FAILURE: Final = "failure"  # kind of the origin behind a training that did not reach its end
 _FAILED: Final = encode_origin(Origin(kind=_FAILURE))
 _MAX_INT32: Final = (1 << 31) - 1
+_FLOAT32: Final = struct.Struct("<f")
 _FIELDS: Final = {
     **{
         name: ("train_lineage", "hyper_parameters", name)
@@ -251,7 +253,10 @@ def _set(message: Any, field: str, value: HParam) -> bool:
     try:
         if kind is int and not (isinstance(value, float) and value.is_integer()):
             return False
-        setattr(message, field, kind(value))
+        converted = kind(value)
+        if kind is float:  # all of them are float32; the digits of the largest, read as float64, lie above it
+            (converted,) = _FLOAT32.unpack(_FLOAT32.pack(converted))
+        setattr(message, field, converted)
     except (TypeError, ValueError, OverflowError):
         return False
     return True

@@ -144,6 +144,8 @@ class Alarms:
         for name in _OF_STEPS:
             if (value := getattr(facts, name)) is not None:
                 values[name] = float(value)
+        if self._training.lacks_loss:
+            values.pop("loss", None)
         self._seen.update(values)
         point = Observation(
             facts.step, values, monotonic, wall_time, facts.steps, facts.epoch, self._training.rank, facts.overflow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
 import re
@@ -10,7 +9,8 @@ from typing import Final
 
 from ms_summary_bridge.monitor.alarms.rules.rule import make_rule
 from ms_summary_bridge.monitor.model.config import MonitorConfig
-from ms_summary_bridge.monitor.model.metric_names import METRICS, say_needs
+from ms_summary_bridge.monitor.model.metric_names import METRICS, say_mfu_needs, say_needs
+from ms_summary_bridge.monitor.model.packages import find_missing
 from ms_summary_bridge.monitor.watchdog.collective_limits import find_collective_advice
 
 __all__ = ["find_advice", "find_needs"]
@@ -33,8 +33,8 @@ def find_advice(config: MonitorConfig) -> list[str]:
                 f"metrics: {metric.name} takes time of the step it is measured in; give it from_step and to_step, "
                 f"like {{name: {metric.name}, from_step: {metric.from_step}, to_step: {metric.from_step + 1000}}}"
             )
-    if "mfu" in names and (config.peak_flops is None or (config.flops_per_token or config.model_flops) is None):
-        advice.append("metrics: mfu needs peak_flops, and flops_per_token or model_flops; without them it is left out")
+    if "mfu" in names and _mfu_needs(config):
+        advice.append(f"metrics: mfu is left out: {_mfu_needs(config)}")
     if "tokens_per_second" in names and config.seq_length is None:
         advice.append("metrics: tokens_per_second without seq_length takes it from the model or the shape of the batch")
     for name, bounds in config.callback.warn_on_value.items():
@@ -44,8 +44,9 @@ def find_advice(config: MonitorConfig) -> list[str]:
         advice.append(f"log_level {config.callback.log_level} keeps the warnings of warn_on_value off the console")
     if config.per_print_step is not None and not config.auto_print:
         advice.append("per_print_step has no effect: auto_print is false")
-    if "wandb" in config.backends and importlib.util.find_spec("wandb") is None:
-        advice.append("backend: wandb is not installed here: pip install wandb")
+    advice += [f"backend: {name} is not installed here: pip install {name}" for name in find_missing(config)]
+    if config.prometheus_dir is not None and "prometheus" not in config.backends:
+        advice.append("prometheus_dir has no effect: prometheus is not among backend")
     actions = [*config.alert_actions, *(action for alert in config.alerts for action in alert.actions or ())]
     if config.exit_code is not None and all(action.kind != "stop" for action in actions):
         advice.append("exit_code has no effect: no alarm has the action stop")
@@ -65,7 +66,8 @@ def find_needs(config: MonitorConfig) -> str:
     given = {"lr", "samples_per_second"}  # by each Model
     if config.seq_length is not None:
         given.add("tokens_per_second")
-    if config.peak_flops is not None and (config.model_flops or config.flops_per_token) is not None:
+    told = {"mfu": _mfu_needs(config)}
+    if not told["mfu"]:
         given.add("mfu")
     rules: dict[str, list[str]] = {}
     for alert in config.alerts:
@@ -73,7 +75,17 @@ def find_needs(config: MonitorConfig) -> str:
         if all(METRICS[name].needs for name in metrics):
             rules.setdefault(metrics[0], []).append(alert.rule)
     names = [name for name in dict.fromkeys([*listed, *rules]) if METRICS[name].needs and name not in given]
-    return say_needs(names, rules, listed)
+    return say_needs(names, rules, listed, told)
+
+
+def _mfu_needs(config: MonitorConfig) -> str:
+    """Returns which figures mfu lacks, if the training tells how many tokens a step has."""
+    return say_mfu_needs(
+        has_peak=config.peak_flops is not None,
+        has_model=config.model_flops is not None,
+        has_token=config.flops_per_token is not None,
+        has_tokens=True,
+    )
 
 
 def _find_unwritable(directory: str) -> str:

@@ -52,6 +52,10 @@ class Metric:
         """Whether the first number may still come: somebody was asked and has not answered yet."""
         return False
 
+    def say_needs(self) -> str:
+        """Returns what it lacks in this training to give a number; empty where nothing more can be said than always."""
+        return ""
+
     def close(self) -> None:
         """Lets go of what it holds, at the end of the training."""
 

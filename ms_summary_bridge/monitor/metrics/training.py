@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from ms_summary_bridge.monitor.metrics import Metric, MetricValue
+from ms_summary_bridge.monitor.model.metric_names import say_mfu_needs
 from ms_summary_bridge.training.facts import StepFacts, TrainingFacts, Window
 
 __all__ = ["GlobalRank", "IntervalNumber", "LearningRate", "ModelFlopsUtilization", "Rate", "StepNumber"]
@@ -63,6 +64,7 @@ class ModelFlopsUtilization(Metric):
     def begin(self, training: TrainingFacts) -> None:
         """Takes the figures."""
         self._training = training
+        self._has_tokens = False
 
     def observe(self, facts: StepFacts) -> float | None:
         """Returns the utilization of one call."""
@@ -70,7 +72,17 @@ class ModelFlopsUtilization(Metric):
 
     def sample(self, window: Window) -> MetricValue:
         """Returns the utilization of the interval."""
+        self._has_tokens = window.tokens is not None
         return self._training.utilization(window)
+
+    def say_needs(self) -> str:
+        """Returns which of the figures is missing."""
+        return say_mfu_needs(
+            has_peak=bool(self._training.peak_flops),
+            has_model=self._training.model_flops is not None,
+            has_token=self._training.flops_per_token is not None,
+            has_tokens=self._has_tokens,
+        )
 
 
 class GlobalRank(Metric):

@@ -34,11 +34,14 @@ __all__ = [
     "LogLevel",
     "MetricConfig",
     "MonitorConfig",
+    "Tracker",
     "WatchdogConfig",
     "WrittenKeys",
 ]
 
-Backend = Literal["local", "tensorboard", "mindinsight", "wandb"]
+Tracker = Literal["wandb", "swanlab", "mlflow", "trackio"]
+"""Programs that record experiments, by the package that each one's client comes in."""
+Backend = Literal["local", "tensorboard", "mindinsight", "prometheus", Tracker]
 """Where values can go, in the order of the documentation."""
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 HangAction = Literal["report", "kill"]
@@ -158,7 +161,11 @@ class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
     enable: Annotated[bool, key("false for no monitor at all")] = True
     backends: Annotated[
         tuple[Backend, ...],
-        key("where values go: local, tensorboard, mindinsight, wandb, or a list of these", one=True),
+        key(
+            "where values go: local, tensorboard, mindinsight, prometheus, wandb, swanlab, mlflow, trackio, or a list "
+            "of these",
+            one=True,
+        ),
     ] = msgspec.field(name="backend", default=("local", "tensorboard", "mindinsight"))
     project: Annotated[
         DirectoryName, key("directory below save_dir that keeps the runs of one model together", "my-model")
@@ -185,6 +192,14 @@ class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
     per_print_step: Annotated[Count | None, key("a console line also every so many steps", 100, in_params=True)] = None
     auto_print: Annotated[bool, key("false for no console lines", in_params=True)] = True
     csv: Annotated[bool, key("true writes metrics.csv beside the journal", True)] = False
+    prometheus_dir: Annotated[
+        str | None,
+        key(
+            "directory of node_exporter's textfile collector, for the backend prometheus; prometheus below save_dir if "
+            "not given",
+            "/var/lib/node_exporter",
+        ),
+    ] = None
     max_journal_bytes: Annotated[
         # In a shorter one there is no room for a header and some samples.
         Annotated[int, Meta(ge=64 << 10)], key("size at which a journal goes on in a new file")

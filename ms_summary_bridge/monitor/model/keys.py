@@ -1,6 +1,6 @@
 """How a field of a configuration describes itself: its type holds the bounds, and `key` what it means.
 
-The check, the schema, the template and the table in the README are all made from these descriptions.
+The check, the schema, the template and the site's reference are all made from these descriptions.
 """
 
 from __future__ import annotations

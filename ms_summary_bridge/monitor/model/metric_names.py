@@ -13,7 +13,7 @@ import msgspec
 
 from ms_summary_bridge.errors import UsageError
 
-__all__ = ["ALIASES", "METRICS", "MetricName", "Way", "add_name", "resolve", "say_needs"]
+__all__ = ["ALIASES", "METRICS", "MetricName", "Way", "add_name", "resolve", "say_mfu_needs", "say_needs"]
 
 Way = Literal["above", "below"]
 
@@ -96,11 +96,26 @@ def add_name(name: str, known: MetricName) -> None:
     METRICS[name] = known
 
 
-def say_needs(names: Iterable[str], rules: Mapping[str, Sequence[str]], listed: Collection[str]) -> str:
-    """Returns what metrics take, those together that take the same, with the rules that look at each."""
+def say_mfu_needs(*, has_peak: bool, has_model: bool, has_token: bool, has_tokens: bool) -> str:
+    """Returns which figures mfu lacks, of peak_flops, model_flops, flops_per_token and tokens; empty for none."""
+    if has_token and not (has_model or has_tokens):
+        work = "seq_length, which flops_per_token is multiplied by, or model_flops"
+    else:
+        work = "" if has_model or has_token else "model_flops, or flops_per_token and seq_length"
+    lacking = [text for text in ("" if has_peak else "peak_flops", work) if text]
+    return f"give {', and '.join(lacking)}" if lacking else ""
+
+
+def say_needs(
+    names: Iterable[str], rules: Mapping[str, Sequence[str]], listed: Collection[str], told: Mapping[str, str]
+) -> str:
+    """Returns what metrics take, those together that take the same, with the rules that look at each.
+
+    `told` is what some of them take in this training, where that is known.
+    """
     by_need: dict[str, list[str]] = {}
     for name in names:
-        need = METRICS[name].needs if name in METRICS else ""
+        need = told.get(name) or (METRICS[name].needs if name in METRICS else "")
         if not need:
             need = "it returns none" if name in listed else "list it in metrics"
         watching = f" (for {', '.join(rules[name])})" if name in rules else ""

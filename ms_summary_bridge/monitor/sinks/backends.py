@@ -1,11 +1,10 @@
-"""Where a monitor's values go: journal, text log, both viewers' files, Weights & Biases.
+"""Where a monitor's values go: journal, text log, both viewers' files, Prometheus, programs that record experiments.
 
 Imports no mindspore.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -20,11 +19,14 @@ from ms_summary_bridge.formats.sessions.session import Session
 from ms_summary_bridge.live_writer.link import WriterLink
 from ms_summary_bridge.live_writer.run_config import LiveRunConfig
 from ms_summary_bridge.monitor.model.config import MonitorConfig
+from ms_summary_bridge.monitor.model.packages import find_missing
 from ms_summary_bridge.monitor.model.sample import Note, Sample
 from ms_summary_bridge.monitor.sinks.console import ConsoleSink, TextLogSink
 from ms_summary_bridge.monitor.sinks.csv_file import CsvFile
 from ms_summary_bridge.monitor.sinks.journal import Journal
+from ms_summary_bridge.monitor.sinks.prometheus_file import PrometheusFile
 from ms_summary_bridge.monitor.sinks.run_journal import RunJournal
+from ms_summary_bridge.monitor.sinks.tracker_sink import MlflowSink, SwanlabSink, TrackioSink
 from ms_summary_bridge.monitor.sinks.viewer_steps import NearBridge, ViewerSteps
 from ms_summary_bridge.monitor.sinks.wandb_sink import WandbSink
 from ms_summary_bridge.monitor.sinks.writer import DetachedSink, Sink
@@ -41,6 +43,7 @@ __all__ = [
     "live_config",
     "make_sinks",
     "note_text",
+    "prometheus_directory",
     "require_backends",
     "summary_directory",
 ]
@@ -60,8 +63,11 @@ def require_backends(config: MonitorConfig) -> None:
     Raises:
         MissingDependencyError: The message holds the pip command.
     """
-    if "wandb" in config.backends and importlib.util.find_spec("wandb") is None:
-        raise MissingDependencyError("the backend 'wandb' needs a package that is not installed: pip install wandb")
+    missing = find_missing(config)
+    if missing:
+        named, packages = " and ".join(map(repr, missing)), " ".join(missing)
+        what = f"backend {named} needs a package" if len(missing) == 1 else f"backends {named} need packages"
+        raise MissingDependencyError(f"the {what} that is not installed: pip install {packages}")
 
 
 def summary_directory(run_directory: str, rank: int = 0, ranks: int = 1) -> str:
@@ -112,9 +118,24 @@ def make_sinks(
     if {"tensorboard", "mindinsight"} & set(config.backends):
         link = _own_link(run_directory, training) if bridge is None else bridge.link
         sinks.append(SummarySink(link, config.tags, steps, warn, owns_link=bridge is None))
+    # What may wait without limit, for a network or a disk of its own, holds up nothing else.
+    if "prometheus" in config.backends:
+        place = prometheus_directory(config)
+        textfile = PrometheusFile(place, config.project, run_directory, training.rank, wall_clock=wall_clock)
+        sinks.append(DetachedSink(textfile, "prometheus", faults))
     if "wandb" in config.backends:
         sinks.append(DetachedSink(WandbSink(config, training, run_directory, record), "wandb", faults))
+    for tracker in (SwanlabSink, MlflowSink, TrackioSink):
+        if tracker.package in config.backends:
+            sink = tracker(config, training, run_directory, record, warn)
+            sinks.append(DetachedSink(sink, tracker.package, faults))
     return sinks
+
+
+def prometheus_directory(config: MonitorConfig) -> str:
+    """Returns where the textfiles of all runs go."""
+    given = config.prometheus_dir
+    return os.path.abspath(os.path.expanduser(given or os.path.join(config.save_dir, "prometheus")))
 
 
 def live_config(directory: str, rank: int, host: str) -> LiveRunConfig:

@@ -13,14 +13,13 @@ from typing import Any, Final
 from ms_summary_bridge.errors import BridgeError, MissingDependencyError
 from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.model.sample import Note, Sample
+from ms_summary_bridge.monitor.sinks.tracker_sink import KEPT_HERE
 from ms_summary_bridge.monitor.sinks.writer import Sink
 from ms_summary_bridge.training.facts import TrainingFacts
 
 __all__ = ["WandbSink"]
 
 _FINISH_SECS: Final = 8.0  # less than is waited for this sink
-_KEPT_HERE: Final = {"command", "directory", "tags"}
-"""Of what is stored with a run: arguments may hold tokens, paths name people, and tags are uploaded beside it."""
 
 
 class WandbSink(Sink):
@@ -55,7 +54,7 @@ class WandbSink(Sink):
             dir=self._run_directory,
             config={
                 "tags": dict(self._config.tags),
-                "monitor": {key: value for key, value in self._record.items() if key not in _KEPT_HERE},
+                "monitor": {key: value for key, value in self._record.items() if key not in KEPT_HERE},
             },
             mode=_require_mode(wandb),
             **_options(wandb),

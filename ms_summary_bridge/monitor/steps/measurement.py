@@ -172,6 +172,10 @@ class Measurement:
         waiting = [slot.name for slot in self._silent if slot.metric.is_waiting()]
         return [slot.name for slot in self._silent if slot.taken >= samples and slot.name not in waiting], waiting
 
+    def say_needs(self) -> dict[str, str]:
+        """Returns what the metrics without a number take in this training, of those that know it."""
+        return {slot.name: slot.metric.say_needs() for slot in self._silent}
+
     def close(self) -> None:
         """Lets go of all metrics."""
         for slot in self._slots:

@@ -105,6 +105,8 @@ class Sampling:
 
     def _check(self, metric: str, name: str, value: float) -> None:
         call = self._last
+        if metric == "loss" and self._measuring.facts.lacks_loss:
+            return
         if call is not None and self.warnings.watches(metric):
             wall_time = self._wall_time(call.monotonic)
             note = self.warnings.check(metric, name, value, call, session_steps=self._steps, wall_time=wall_time)

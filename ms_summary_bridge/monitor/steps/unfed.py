@@ -13,6 +13,7 @@ from ms_summary_bridge.monitor.model.metric_names import say_needs
 from ms_summary_bridge.monitor.model.sample import Note, Sample
 from ms_summary_bridge.monitor.sinks.writer import Sink
 from ms_summary_bridge.monitor.steps.measurement import Measurement
+from ms_summary_bridge.training.facts import TrainingFacts
 
 __all__ = ["Unfed"]
 
@@ -23,7 +24,7 @@ class Unfed(Sink):
     """Says after the second sample which metrics and rules have no number, why, and what to do.
 
     `warn` is told of metrics; `tell` of what is only rules that nobody wrote down, None where others say that. The
-    alarms have been shown a sample before.
+    alarms have been shown a sample before. A process without a loss misses none.
     """
 
     def __init__(
@@ -32,11 +33,13 @@ class Unfed(Sink):
         alarms: Alarms,
         warn: Callable[[str, str], None],
         tell: Callable[[str], None] | None,
+        training: TrainingFacts,
     ) -> None:
         self._measurement = measurement
         self._alarms = alarms
         self._warn = warn
         self._tell = tell
+        self._training = training
         self._samples = 0
         self._said: set[str] = set()
 
@@ -52,11 +55,12 @@ class Unfed(Sink):
     def _look(self) -> None:
         metrics, waiting = self._measurement.find_unfed(_SAMPLES)
         rules = self._alarms.find_blind(waiting)
-        names = [name for name in dict.fromkeys([*metrics, *rules]) if name not in self._said]
+        passed_over = {*self._said, *(("loss",) if self._training.lacks_loss else ())}
+        names = [name for name in dict.fromkeys([*metrics, *rules]) if name not in passed_over]
         if not names:
             return
         self._said.update(names)
-        text = f"no number comes for {say_needs(names, rules, metrics)}"
+        text = f"no number comes for {say_needs(names, rules, metrics, self._measurement.say_needs())}"
         if any(name in metrics for name in names):
             self._warn(text, text)
         elif self._tell is not None:

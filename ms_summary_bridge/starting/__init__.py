@@ -1,0 +1,1 @@
+"""How a program of ours starts without what it does not need."""

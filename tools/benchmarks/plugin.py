@@ -1,0 +1,83 @@
+"""The first answer of the TensorBoard plugin's page, against TensorBoard's own loader on the same values.
+
+One run of 1,000,000 scalars: ours is the process that begins to look at the logdir and ends when the page's first
+whole answer is there; theirs loads the same values, converted, with the loader of TensorBoard in Python (`--load_fast
+false`), as its server does. Both are whole processes in turn; the ratio is that of processor time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+
+from benchmarks.measure import measure_process, spread
+from benchmarks.summary_files import scalar_summaries, write_summary_file
+
+NAME = "plugin"
+
+_ROOT = Path(__file__).resolve().parents[2]
+_TARGET = 4.0
+_OURS = """
+import json, sys, time
+from ms_summary_bridge.tensorboard_plugin.run_collector import RunCollector
+collector = RunCollector(sys.argv[1], lambda text: print(text, file=sys.stderr))
+answer = collector.describe_all()
+while answer["is_reading"] or not answer["is_known"]:
+    collector.wait(60)
+    answer = collector.describe_all()
+(row,) = answer["rows"]
+print(len(json.dumps(collector.describe_one(row["key"]))) and row["last_step"])
+"""
+_THEIRS = """
+import sys
+from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
+multiplexer = EventMultiplexer()
+multiplexer.AddRunsFromDirectory(sys.argv[1])
+multiplexer.Reload()
+(run,) = multiplexer.Runs()
+accumulator = multiplexer.GetAccumulator(run)
+tags = accumulator.Tags()["tensors"]
+print(max(accumulator.Tensors(tag)[-1].step for tag in tags))
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of this benchmark."""
+    parser.add_argument("--scalars", type=int, default=1_000_000, help="scalars of the run (default 1000000)")
+    parser.add_argument("--pairs", type=int, default=5, help="how often each leg runs (default 5)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measures and prints; returns 1 when the target is missed."""
+    env = {**os.environ, "PYTHONPATH": str(_ROOT)}
+    console = Console(stderr=True)
+    ratios, walls = [], []
+    with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
+        source, log = Path(scratch) / "source", Path(scratch) / "log"
+        write_summary_file(source, scalar_summaries(1), events=arguments.scalars)
+        program = [sys.executable, "-m", "ms_summary_bridge", "convert", str(source), str(log), "--quiet"]
+        measure_process(program, env)
+        for number in range(arguments.pairs):
+            ours, said = measure_process([sys.executable, "-c", _OURS, str(source)], env)
+            theirs, answer = measure_process([sys.executable, "-c", _THEIRS, str(log)], env)
+            if not int(said) == int(answer) == arguments.scalars:
+                raise AssertionError(f"last steps {said.strip()} and {answer.strip()} of {arguments.scalars}")
+            ratios.append(theirs.cpu / ours.cpu)
+            walls.append(theirs.wall / ours.wall)
+            console.print(f"pair {number + 1}: CPU seconds: ours {ours.cpu:.2f}, TensorBoard {theirs.cpu:.2f}")
+    cpu, wall = spread(ratios), spread(walls)
+    is_met = cpu.median >= _TARGET
+    if arguments.json:
+        outcome = {"scalars": arguments.scalars, "cpu_ratio": cpu, "wall_ratio": wall, "is_met": is_met}
+        print(msgspec.json.encode({"plugin": outcome}).decode())
+    else:
+        verdict = "met" if is_met else "MISSED"
+        print(f"TensorBoard takes {cpu} times as long in CPU time, {wall} in wall time (min / median / max)")
+        print(f"target {_TARGET:g}: {verdict}")
+    return 0 if is_met else 1
