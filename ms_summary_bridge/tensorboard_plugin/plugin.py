@@ -1,13 +1,13 @@
 """The dashboard "MindSpore": its page, and the data that the page asks for.
 
 TensorBoard puts the module into a frame of its own page, under the same address and the content security policy that
-allows scripts of that address alone (TensorBoard 2.21, `plugin_entry.html`). So there is one module without anything
-from elsewhere, and the styles are in it.
+allows scripts of that address alone (TensorBoard 2.21, `plugin_entry.html`). So all that the page is made of is served
+from here: see `page_files`.
 """
 
 from __future__ import annotations
 
-import os
+import functools
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -17,12 +17,10 @@ from werkzeug import wrappers
 
 from ms_summary_bridge.errors import BridgeError
 from ms_summary_bridge.runs.report import encode_json
+from ms_summary_bridge.tensorboard_plugin.page_files import content_type_of, page_files
 from ms_summary_bridge.tensorboard_plugin.run_collector import RunCollector
 
 __all__ = ["MindSporePlugin"]
-
-_MODULE: Final = os.path.join(os.path.dirname(__file__), "static", "index.js")
-
 
 _POINTS: Final = 500
 _COLUMNS: Final = 200
@@ -44,8 +42,8 @@ class MindSporePlugin(base_plugin.TBPlugin):
 
     def get_plugin_apps(self) -> dict[str, Any]:
         """Returns what answers each path below `data/plugin/mindspore`."""
-        answers = {
-            "/index.js": self._serve_module,
+        answers: dict[str, Callable[[wrappers.Request], wrappers.Response]] = {
+            **{name: functools.partial(self._serve_file, path) for name, path in page_files().items()},
             "/runs": self._serve_runs,
             "/run": self._serve_run,
             "/series": self._serve_series,
@@ -63,10 +61,10 @@ class MindSporePlugin(base_plugin.TBPlugin):
         """Returns the title of the page and where its module is; it asks for news itself."""
         return base_plugin.FrontendMetadata(es_module_path="/index.js", tab_name="MindSpore", disable_reload=True)
 
-    def _serve_module(self, request: wrappers.Request) -> wrappers.Response:
+    def _serve_file(self, path: str, request: wrappers.Request) -> wrappers.Response:
         try:
-            with open(_MODULE, encoding="utf-8") as file:
-                return _respond(request, file.read(), "text/javascript")
+            with open(path, encoding="utf-8") as file:
+                return _respond(request, file.read(), content_type_of(path))
         except OSError as error:
             self._warn(f"the MindSpore page is not shown: {error}")
             return _respond(request, str(error), "text/plain", code=500)

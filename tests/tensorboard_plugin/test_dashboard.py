@@ -11,7 +11,7 @@ import urllib.error
 import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -34,13 +34,9 @@ from tests.formats.test_dataset_graph import golden, live_config, payload
 from tests.formats.test_lineage import eval_event, put_lineage, train_event, user_event
 from tests.mindspore_run import event, histogram, scalar, scalars, summary_bytes, write_summary
 from tests.monitor_run import Engine
-from tests.pages import count_colours, main_colour, open_page, photograph
 from tests.runs.test_graph_file import model
 from tests.scripted import START, build_file, put, tensorboard_name
 from tools.tensorboard_api import TensorBoardClient
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Frame, Page
 
 EVIL = "<img src=x onerror=window.top.hacked=1>"
 
@@ -574,113 +570,3 @@ def test_without_anything_of_mindspore_it_is_inactive(tmp_path: Path, tensorboar
     assert client.get_json("data/plugins_listing")["mindspore"]["enabled"] is False
     write_summary(tmp_path / "logs" / "run", losses({1: 1.0}))
     client.wait_json("data/plugins_listing", lambda found: found["mindspore"]["enabled"])
-
-
-# ---------------------------------------------------------------- the page
-
-COUNT_ERRORS = """window.faults = [];
-window.addEventListener('error', event => window.top.faults.push(String(event.message)));
-window.addEventListener('unhandledrejection', event => window.top.faults.push(String(event.reason)));
-window.addEventListener('securitypolicyviolation', event => window.top.faults.push(event.violatedDirective));
-console.error = (...parts) => window.top.faults.push(parts.join(' '));"""  # in each frame
-
-
-@pytest.fixture
-def page() -> Iterator[Page]:
-    """A page that is high enough for all of the dashboard."""
-    with open_page(width=1500, height=2000) as page:
-        page.add_init_script(COUNT_ERRORS)
-        yield page
-
-
-def open_dashboard(page: Page, client: TensorBoardClient, *, dark: bool) -> Frame:
-    """Opens the dashboard and returns the frame that it is in, once it shows a run."""
-    page.goto("about:blank")
-    page.goto(f"{client.url}/?darkMode={str(dark).lower()}#mindspore")
-    frame = page.locator('iframe[src*="name=mindspore"]').element_handle().content_frame()
-    assert frame is not None
-    frame.locator(".run").wait_for()
-    return frame
-
-
-def choose(frame: Frame, run: str) -> str:
-    """Chooses a run as a person does, and returns the text that is then shown of it."""
-    frame.get_by_role("button", name=run, exact=True).click()
-    frame.wait_for_function("run => document.querySelector('.run h2')?.textContent === run", arg=run)
-    return frame.locator(".run").inner_text()
-
-
-def test_the_page_shows_all_of_it_in_light_and_dark(
-    tmp_path: Path, tensorboard_server: TensorBoardServer, page: Page
-) -> None:
-    write_showcase(tmp_path / "logs")
-    put_lineage(tmp_path / "logs" / "lenet" / "seeded", payload(wide_graph()), seconds=START + 30)
-    client = tensorboard_server(tmp_path / "logs")
-    wait_all_read(client, 4)
-    frame = open_dashboard(page, client, dark=False)
-    table = frame.locator("table.runs").inner_text()
-    for text in ("lenet/slow", "lenet/fast", "llm/run", "ended", "0.11 at 20", "64 samples/s", "learning_rate"):
-        assert text in table
-    marked = frame.locator("td.differs[data-config=learning_rate]").all_text_contents()
-    assert marked == ["0.1"], "only the other one is marked"
-
-    run = choose(frame, "llm/run")
-    for text in ("Alerts (1)", "critical nonfinite", "step 6", "warm-up is over", "tag: model", "7B"):
-        assert text in run
-    photograph(page, "dashboard-journal-light", count_colours, 100)
-    run = choose(frame, "lenet/fast")
-    for text in (
-        "learning_rate",
-        "0.1",
-        "MSELoss",
-        "damaged",
-        "Normalize",
-        "from step 12 on",
-    ):
-        assert text in run
-    run = choose(frame, "lenet/seeded")
-    for text in ("(no name)", "200. op199", "and 50 more", "x" * 200 + "… (300 characters)"):
-        assert text in run
-    assert "op200" not in run
-    assert frame.locator(".pipeline .stage").count() == 1
-    choose(frame, "lenet/fast")
-    assert frame.locator(".pipeline .stage").count() == 8
-    assert frame.locator(".pipeline .branches").count() == 1
-    assert frame.locator(".chart svg g.nan").count() == 9
-    assert min(main_colour(photograph(page, "dashboard-light", count_colours, 100))) > 200
-
-    slow = next((tmp_path / "logs" / "lenet" / "slow").glob("*_MS"))
-    with slow.open("ab") as file:
-        file.write(summary_bytes(losses({4321: 0.05}))[len(summary_bytes([])) :])
-    frame.locator("table.runs", has_text="0.05 at 4321").wait_for()  # without a reload
-
-    frame = open_dashboard(page, client, dark=True)
-    assert frame.evaluate("document.documentElement.dataset.theme") == "dark"
-    choose(frame, "lenet/fast")
-    assert max(main_colour(photograph(page, "dashboard-dark", count_colours, 100))) < 100
-    frame.locator("header button").last.click()  # from auto to light
-    assert frame.evaluate("document.documentElement.dataset.theme") == "light"
-    frame.locator("th button").nth(3).click()
-    assert frame.locator("button.name").all_text_contents()[-1] == "llm/run", "sorted by the best loss"
-    assert page.evaluate("window.faults") == []
-
-
-def test_no_text_of_a_log_becomes_markup(tmp_path: Path, tensorboard_server: TensorBoardServer, page: Page) -> None:
-    run = tmp_path / "logs" / EVIL
-    write_summary(run, [*losses({1: 1.0}, f"loss/{EVIL}"), *activations({2: 1}, range(1, 4), EVIL)])
-    stage = ms_pb.DatasetGraph()
-    stage.parameter.mapStr.update(op_type=EVIL, a=EVIL)
-    put_lineage(run, payload(stage), train_event(START + 4, optimizer=EVIL), user_event({EVIL: EVIL}))
-    put(run / "events.out.events.summary.1.0.host_MS", b"no record at all, and longer than a head of one")
-    header = {"kind": "header", "ranks": 1, "tags": {EVIL: EVIL}}
-    alert = {"kind": "alert", "rule": EVIL, "severity": EVIL, "step": EVIL, "message": EVIL, "advice": EVIL}
-    lines = [header, alert, {"kind": "milestone", "step": 1, "text": EVIL}, {"kind": "warning", "metric": EVIL}]
-    put(run / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
-    client = tensorboard_server(tmp_path / "logs")
-    wait_all_read(client, 1)
-    frame = open_dashboard(page, client, dark=False)
-    shown = choose(frame, EVIL)
-    assert shown.count(EVIL) >= 12, shown
-    assert frame.locator("img").count() == 0
-    assert page.evaluate("window.hacked") is None
-    assert page.evaluate("window.faults") == []

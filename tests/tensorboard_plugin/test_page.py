@@ -1,0 +1,441 @@
+"""The page in Chromium: what it shows and what can be done with it, inside a real TensorBoard."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pytest
+from PIL import Image as Pillow
+
+from tests.mindspore_run import summary_bytes
+from tests.pages import count_colours, main_colour, photograph, photograph_once
+from tests.tensorboard_plugin.page_logs import Dashboard, running_dashboard
+from tests.tensorboard_plugin.test_dashboard import EVIL, losses
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Frame
+
+pytestmark = pytest.mark.tensorboard
+AXE = Path(__file__).with_name("vendor") / "axe.js"
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
+    with running_dashboard(tmp_path_factory.mktemp("page")) as dashboard:
+        yield dashboard
+
+
+@pytest.fixture
+def dashboard(shared: Dashboard) -> Iterator[Dashboard]:
+    """The one that all tests share; each begins with an empty memory of the browser and ends without an error."""
+    shared.errors.clear()
+    shared.page.goto(shared.client.url)
+    shared.page.evaluate("localStorage.clear()")
+    yield shared
+    shared.assert_faultless()
+
+
+def state(**said: object) -> str:
+    """Returns what stands in the address: texts as they are, the rest as JSON."""
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in said.items()}
+    return "".join(f"&p.mindspore.{name}={quote(text, safe='')}" for name, text in texts.items())
+
+
+def names(frame: Frame) -> list[str]:
+    """Returns the names of the runs that the table shows, from above."""
+    return frame.locator("table.runs tbody button.name").all_text_contents()
+
+
+def choose(frame: Frame, run: str) -> str:
+    """Opens a run as a person does, and returns the text that is then shown of it."""
+    if frame.locator(".run h2").is_visible():
+        frame.get_by_role("button", name="← Runs").click()
+    frame.get_by_role("button", name=run, exact=True).click()
+    frame.wait_for_function("run => document.querySelector('.run:not(.loading) h2')?.textContent === run", arg=run)
+    frame.wait_for_function("run => document.activeElement.textContent === run", arg=run)
+    return frame.locator(".run").inner_text()
+
+
+def wait_names(frame: Frame, *expected: str) -> None:
+    """Waits until the table shows these runs and no other, from above."""
+    frame.wait_for_function(
+        "expected => JSON.stringify([...document.querySelectorAll('table.runs tbody button.name')]"
+        ".map(one => one.textContent)) === expected",
+        arg=json.dumps(expected, separators=(",", ":"), ensure_ascii=False),
+        timeout=10_000,
+    )
+
+
+# ---------------------------------------------------------------- what it shows
+
+
+def test_the_page_shows_all_of_it_in_light_and_dark(dashboard: Dashboard) -> None:
+    page = dashboard.page
+    frame = dashboard.open(height=2000)
+    table = frame.locator("table.runs").inner_text()
+    for text in ("lenet/slow", "lenet/fast", "llm/run", "ended", "0.11 at 20", "64 samples/s", "learning_rate"):
+        assert text in table
+    marked = frame.locator("td.differs[data-config=learning_rate]").all_text_contents()
+    assert "0.1" in marked, "the other one is marked"
+    assert "0.01" not in marked, "the usual one is not"
+
+    run = choose(frame, "llm/run")
+    for text in ("Alerts (1)", "critical nonfinite", "step 6", "warm-up is over", "tag: model", "7B"):
+        assert text in run
+    photograph(page, "dashboard-journal-light", count_colours, 100)
+    run = choose(frame, "lenet/fast")
+    for text in (
+        "learning_rate",
+        "0.1",
+        "MSELoss",
+        "damaged",
+        "Normalize",
+        "from step 12 on",
+    ):
+        assert text in run
+    run = choose(frame, "lenet/seeded")
+    for text in ("(no name)", "200. op199", "and 50 more", "x" * 200 + "… (300 characters)"):
+        assert text in run
+    assert "op200" not in run
+    assert frame.locator(".pipeline .stage").count() == 1
+    choose(frame, "lenet/fast")
+    assert frame.locator(".pipeline .stage").count() == 8
+    assert frame.locator(".pipeline .branches").count() == 1
+    assert frame.locator(".chart svg g.nan").count() == 9
+    assert min(main_colour(photograph(page, "dashboard-light", count_colours, 100))) > 200
+
+    frame.get_by_role("button", name="← Runs").click()
+    slow = next((dashboard.logdir / "lenet" / "slow").glob("*_MS"))
+    before = slow.read_bytes()
+    with slow.open("ab") as file:
+        file.write(summary_bytes(losses({4321: 0.05}))[len(summary_bytes([])) :])
+    frame.locator("table.runs", has_text="0.05 at 4321").wait_for()  # without a reload
+    slow.write_bytes(before)  # for the tests that follow
+    frame.locator("table.runs:not(:has-text('4321'))").wait_for()
+
+    frame = dashboard.open(dark=True, height=2000)
+    assert frame.evaluate("document.documentElement.dataset.theme") == "dark"
+    choose(frame, "lenet/fast")
+    assert max(main_colour(photograph(page, "dashboard-dark", count_colours, 100))) < 100
+    frame.locator("header button").last.click()  # from auto to light
+    assert frame.evaluate("document.documentElement.dataset.theme") == "light"
+    frame.get_by_role("button", name="← Runs").click()
+    frame.locator("th button", has_text="Best loss").click()
+    best = [row.split(" at ")[0] for row in frame.locator("table.runs tbody tr[data-key]").all_inner_texts()]
+    assert [name for name in names(frame) if name.startswith("lenet")][-1] == "lenet/fast", best
+
+
+def test_no_text_of_a_log_becomes_markup(dashboard: Dashboard) -> None:
+    frame = dashboard.open(height=2000)
+    shown = choose(frame, EVIL)
+    assert shown.count(EVIL) >= 12, shown
+    frame.get_by_role("button", name="← Runs").click()
+    frame.get_by_label(f"Compare {EVIL}", exact=True).check()
+    frame.get_by_label("Group by").select_option("set:optimizer")
+    frame.locator("tr.group", has_text=f"optimizer = {EVIL}").wait_for()
+    frame.get_by_text("Columns", exact=True).click()
+    frame.get_by_label("Find a column").fill("img")
+    frame.locator(".picker-items", has_text=EVIL).wait_for()
+    frame.get_by_label("Search runs").fill(EVIL)
+    frame.locator("h3", has_text="1 of 7 runs").wait_for()
+    assert frame.locator("img").count() == 0
+
+
+def test_a_run_has_links_a_time_line_and_its_profiles(dashboard: Dashboard) -> None:
+    frame = dashboard.open(state(run="lenet/fast"))
+    links = dict(frame.locator("nav.links a").evaluate_all("all => all.map(one => [one.textContent, one.href])"))
+    assert {"Scalars", "Histograms", "HParams"} <= links.keys()
+    assert frame.locator(".happening.end").count() == 2, "on the curve and in the key"
+    assert frame.locator(".kinds", has_text="NaN or infinite").count() == 1
+    folded = frame.locator("details.folded h3").all_text_contents()
+    assert {"Alerts", "Profiles", "Ranks"} <= {*folded}, "what is empty is one line"
+    frame.locator("details.folded", has_text="Profiles").locator("summary").click()
+    frame.get_by_text("_ascend_ms directory").wait_for()
+
+    dashboard.page.goto("about:blank")
+    dashboard.page.goto(links["Histograms"])
+    dashboard.page.get_by_text("layer/activation").first.wait_for()
+    drawn = dashboard.page.locator("vz-histogram-timeseries, tf-histogram-loader").count()
+    assert drawn in (2, 4), "two tags of one run: the others are filtered out"
+
+    frame = dashboard.open(state(run="gpt/four_ranks"))
+    assert frame.locator(".happening.alarm").count() == 2
+    assert (
+        frame.locator(".happening.alarm").first.get_attribute("title") == "alarm, step 41: The loss is 2.2 after 0.2."
+    )
+    with dashboard.page.expect_download() as download:
+        frame.get_by_role("link", name="Download").click()
+    assert download.value.suggested_filename == "trace_view.json"
+    assert json.loads(Path(download.value.path()).read_text()) == [{"name": "MatMul"}]
+
+
+def test_ranks_are_a_heat_map_of_any_metric(dashboard: Dashboard) -> None:
+    frame = dashboard.open(state(run="gpt/four_ranks"))
+    heat = frame.locator("canvas.heat")
+    frame.wait_for_function(
+        "document.querySelector('canvas.heat').getAttribute('aria-label')?.startsWith('loss of 4 ranks')"
+    )
+    box = heat.bounding_box()
+    assert box is not None
+    heat.hover(position={"x": box["width"] - 10, "y": 2.5 * (box["height"] - 18) / 4})
+    assert "rank 2, step 60: 2.15" in frame.locator(".ranks output").inner_text()
+    heat.focus()
+    dashboard.page.keyboard.press("ArrowUp")
+    assert "rank 1, step 60: 0.1" in frame.locator(".ranks output").inner_text()
+    frame.locator(".ranks").get_by_label("Metric").select_option("grad_norm")
+    frame.wait_for_function("document.querySelector('canvas.heat').getAttribute('aria-label').startsWith('grad_norm')")
+    assert frame.locator(".ranks tbody tr").count() == 4
+
+
+# ---------------------------------------------------------------- what can be done with the table
+
+
+def test_search_and_filters(dashboard: Dashboard) -> None:
+    frame = dashboard.open()
+    everything = names(frame)
+    assert {*everything} >= {"lenet/slow", "llm/run", "tf", "gpt/four_ranks"}
+    search = frame.get_by_label("Search runs")
+    dashboard.page.keyboard.press("/")
+    frame.wait_for_function("document.activeElement.type === 'search'")
+    for text, expected in (
+        ("lenet fast", {"lenet/fast"}),
+        ("learning_rate>0.05", {"lenet/fast"}),
+        ("seed=2", {"lenet/seeded"}),
+        ("grad_norm", {"gpt/four_ranks"}),
+        ("model=7b", {"llm/run"}),
+    ):
+        search.fill(text)
+        frame.locator("h3", has_text=f"{len(expected)} of 7 runs").wait_for()
+        assert {*names(frame)} == expected, text
+    search.fill("^lenet/(fast|slow)$")
+    frame.locator("h3", has_text="0 of 7 runs").wait_for()
+    frame.get_by_role("button", name="Regular expression").click()
+    frame.locator("h3", has_text="2 of 7 runs").wait_for()
+    search.fill("len(")
+    frame.locator("#search-error:not(:empty)").wait_for()
+    assert search.get_attribute("aria-invalid") == "true"
+    search.fill("")
+    frame.locator(".chip", has_text="NaN loss").click()
+    wait_names(frame, "llm/run")
+    frame.locator(".chip", has_text="NaN loss").click()
+    frame.locator(".chip", has_text="damaged").click()
+    assert "lenet/fast" in names(frame)
+    assert "lenet/slow" not in names(frame)
+    assert "p.mindspore.health" in dashboard.page.url
+    frame = dashboard.open(dashboard.page.url.partition("#mindspore")[2])
+    assert "lenet/slow" not in names(frame), "a link shows what was seen"
+    frame.get_by_role("button", name="Clear filters").click()
+    assert len(names(frame)) == 7
+
+
+def test_columns_are_chosen_remembered_and_ordered_by_difference(dashboard: Dashboard) -> None:
+    frame = dashboard.open()
+    heads = frame.locator("table.runs thead th").all_inner_texts()
+    assert heads[:8] == ["Run", "State", "Health", "Age", "Loss", "Last loss", "Best loss", "eval/accuracy"]
+    assert "parallel_mode" not in heads, "equal in all"
+    frame.get_by_text("Columns", exact=True).click()
+    listed = frame.locator(".picker-items label").all_inner_texts()
+    differing = [text for text in listed if " values" in text]
+    equal = [text for text in listed if "equal in all" in text]
+    assert differing
+    assert equal
+    assert listed.index(differing[-1]) < listed.index(equal[0]), "those that differ most come first"
+    frame.get_by_label("parallel_mode").check()
+    frame.locator("thead th", has_text="parallel_mode").wait_for()
+    frame.get_by_label("Throughput").uncheck()
+    dashboard.page.keyboard.press("Escape")
+    frame.locator(".popup").wait_for(state="hidden")
+    frame = dashboard.open()
+    heads = frame.locator("table.runs thead th").all_inner_texts()
+    assert "parallel_mode" in heads, "the choice is remembered"
+    assert "Throughput" not in heads
+    frame.get_by_label("only what differs").check()
+    frame.locator("thead th", has_text="loss_function").wait_for(state="detached")
+    with dashboard.page.expect_download() as download:
+        frame.locator(".toolbar").get_by_role("button", name="CSV").click()
+    lines = list(csv.DictReader(Path(download.value.path()).read_text().splitlines()))
+    slow = next(line for line in lines if line["run"] == "lenet/slow")
+    assert (slow["State"], float(slow["Best loss"])) == ("ended", pytest.approx(0.11))
+    assert len(lines) == 7
+
+
+def test_sorting_goes_round(dashboard: Dashboard) -> None:
+    frame = dashboard.open()
+    newest, head = names(frame), frame.locator("th button", has_text="Best loss")
+    orders = []
+    for sorting in ("ascending", "descending", "none"):
+        head.click()
+        frame.locator(f"th[data-column=best][aria-sort={sorting}]").wait_for()
+        orders.append(names(frame))
+    assert orders[0][:2] == ["gpt/four_ranks", "lenet/seeded"]
+    assert orders[1][-1] == "gpt/four_ranks"
+    assert orders[2] == newest
+
+
+def test_pin_hide_baseline_and_groups(dashboard: Dashboard) -> None:
+    frame = dashboard.open()
+    frame.get_by_label("Compare lenet/slow", exact=True).check()
+    frame.get_by_role("button", name="Pin").click()
+    assert names(frame)[0] == "lenet/slow"
+    frame.get_by_role("button", name="Baseline").click()
+    frame.locator("tr.pinned .mark", has_text="baseline").wait_for()
+    fast = frame.locator("tr[data-key='lenet/fast']").inner_text()
+    assert "+0.09" in fast, "the difference from the baseline"
+    frame.get_by_role("button", name="Hide", exact=True).click()
+    assert "lenet/slow" not in names(frame)
+    frame.get_by_label("show them").check()
+    assert "lenet/slow" in names(frame)
+    frame.get_by_role("button", name="Unhide all").click()
+    frame.get_by_role("button", name="No baseline").click()
+    frame.get_by_label("Group by").select_option("folder")
+    group = frame.locator("tr.group", has_text="lenet")
+    assert "0.14 ± 0.042" in group.inner_text(), "mean and spread of the best loss"
+    group.locator("button.fold").click()
+    frame.locator("tr[data-key='lenet/fast']").wait_for(state="detached")
+    frame.get_by_label("Group by").select_option("set:seed")
+    frame.locator("tr.group", has_text="seed = 2").wait_for()
+    frame.locator(".overlay .legend", has_text="seed = 1 (mean of 2)").wait_for()
+
+
+def test_checked_runs_over_each_other(dashboard: Dashboard) -> None:
+    frame = dashboard.open()
+    frame.get_by_label("Compare lenet/slow", exact=True).check()
+    frame.get_by_label("Compare lenet/fast", exact=True).check()
+    legend = frame.locator(".overlay .legend tbody tr")
+    frame.wait_for_function("document.querySelectorAll('.overlay .legend tbody tr').length === 2")
+    assert [line.split("\t")[1:] for line in legend.all_inner_texts()] == [
+        ["lenet/slow", "", "0.11", "0.11 at 20", "2.01 at 1"],
+        ["lenet/fast", "", "0.2", "0.2 at 20", "2.1 at 1"],
+    ]
+    frame.get_by_label("log", exact=True).check()
+    frame.get_by_label("outliers").check()
+    frame.get_by_label("Smoothing").fill("0.6")
+    frame.get_by_label("Axis").select_option("time")
+    frame.wait_for_function("!document.querySelector('.overlay .legend tbody').textContent.includes(' at ')")
+    for said in ("p.mindspore.log=1", "p.mindspore.out=1", "p.mindspore.smooth=0.6", "p.mindspore.x=time"):
+        assert said in dashboard.page.url
+    plot = frame.locator(".overlay .plot").first
+    plot.focus()
+    for _ in range(3):
+        dashboard.page.keyboard.press("ArrowRight")
+    frame.wait_for_function("document.querySelector('.overlay td.value').textContent !== ''")
+    box = plot.bounding_box()
+    assert box is not None
+    mouse, middle = dashboard.page.mouse, box["y"] + 100
+    before = photograph_once(dashboard.page, "page-zoom").read_bytes()
+    mouse.move(box["x"] + 200, middle)
+    mouse.down()
+    mouse.move(box["x"] + 400, middle, steps=5)
+    mouse.up()
+    assert photograph_once(dashboard.page, "page-zoom").read_bytes() != before
+    plot.dblclick(position={"x": 300, "y": 100})
+    frame.get_by_role("button", name="+ chart").click()
+    tag = frame.get_by_label("Tag of chart 2")
+    frame.get_by_label("Compare gpt/four_ranks", exact=True).check()
+    tag.fill("grad_norm")
+    tag.press("Enter")
+    frame.locator(".chart-card").nth(1).locator(".legend tbody tr", has_text="gpt/four_ranks").wait_for()
+    frame.get_by_label("Compare gpt/four_ranks", exact=True).uncheck()
+    with dashboard.page.expect_download() as picture:
+        frame.locator(".chart-card").first.get_by_role("button", name="PNG").click()
+    with Pillow.open(picture.value.path()) as image:
+        assert min(image.size) > 200
+        assert len(image.convert("RGB").getcolors(1 << 24) or ()) > 20
+    with dashboard.page.expect_download() as table:
+        frame.locator(".chart-card").first.get_by_role("button", name="CSV").click()
+    lines = Path(table.value.path()).read_text().splitlines()
+    assert lines[0] == "run,seconds,loss"
+    assert len(lines) == 1 + 40
+    frame.get_by_role("button", name="Close chart 2").click()
+    frame.wait_for_function("document.querySelectorAll('.chart-card').length === 1")
+
+
+def test_the_keyboard_reaches_all(dashboard: Dashboard) -> None:
+    frame = dashboard.open()
+    keys = dashboard.page.keyboard
+    frame.locator(".scroll.table").focus()
+    keys.press("ArrowDown")
+    keys.press("ArrowDown")
+    second = names(frame)[1]
+    assert frame.locator("tr[aria-current=true] button.name").inner_text() == second
+    keys.press(" ")
+    assert frame.get_by_label(f"Compare {second}", exact=True).is_checked()
+    keys.press("p")
+    assert names(frame)[0] == second
+    keys.press("b")
+    frame.locator(".mark", has_text="baseline").wait_for()
+    keys.press("b")
+    keys.press("p")
+    keys.press("Enter")
+    frame.wait_for_function("document.activeElement.tagName === 'H2'")
+    keys.press("Escape")
+    frame.locator("table.runs").wait_for()
+    frame.wait_for_function("document.activeElement.classList.contains('table')")
+    keys.press("h")
+    assert second not in names(frame)
+    dashboard.page.go_back()
+    frame.wait_for_function("document.querySelector('.run h2').checkVisibility()")
+
+
+# ---------------------------------------------------------------- a thousand runs
+
+
+def test_a_thousand_runs_are_fast_and_little_is_sent(dashboard: Dashboard) -> None:
+    with dashboard.of_many_runs(1000) as asked:
+        frame = dashboard.open(width=1024)
+        frame.locator("h3", has_text="1000 runs").wait_for()
+        assert frame.locator("table.runs tbody tr").count() < 60, "only what is on the screen is in the document"
+        assert names(frame)[0] == "sweep/run-0000", "the newest comes first"
+        frame.locator(".scroll.table").focus()
+        dashboard.page.keyboard.press("End")
+        frame.locator("tr[data-key='sweep/run-0999']").wait_for()
+        took = frame.evaluate(
+            """async () => {
+            const field = document.querySelector('input[type=search]');
+            const begun = performance.now();
+            field.value = 'learning_rate>0.0049';
+            field.dispatchEvent(new Event('input'));
+            return performance.now() - begun;
+            }"""
+        )
+        frame.locator("h3", has_text="20 of 1000 runs").wait_for()
+        assert took < 1000
+        frame.wait_for_timeout(1000)
+        before = len(asked)
+        frame.wait_for_timeout(11_000)
+        assert len(asked) > before
+        assert all("/runs?cursor=" in url for url in asked[before:]), "what is known is not asked for again"
+    cursor = dashboard.client.get_json("data/plugin/mindspore/runs")["cursor"]
+    idle = dashboard.client.get(f"data/plugin/mindspore/runs?cursor={quote(cursor)}")
+    assert json.loads(idle)["rows"] == []
+    assert len(idle) < 5_000, "an idle question costs little"
+
+
+# ---------------------------------------------------------------- for everybody
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_finds_nothing_serious(dashboard: Dashboard, dark: bool) -> None:
+    found: list[Any] = []
+    for where in (
+        "",
+        state(group="folder", check=["lenet/slow"], base="lenet/fast"),
+        state(run="lenet/fast"),
+        state(run="gpt/four_ranks"),
+    ):
+        frame = dashboard.open(where, dark=dark)
+        frame.locator(".plot .u-over").first.wait_for()
+        frame.evaluate(AXE.read_text(encoding="utf-8"))
+        answer = frame.evaluate("axe.run()")
+        assert len(answer["passes"]) > 10, "it looked"
+        found += [
+            (where, one["id"], [node["html"][:150] for node in one["nodes"][:3]], one["nodes"][0]["failureSummary"])
+            for one in answer["violations"]
+            if one["impact"] in ("serious", "critical")
+        ]
+    assert found == []
