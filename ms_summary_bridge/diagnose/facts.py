@@ -183,6 +183,11 @@ def read_rank(rank: int, directory: str, *, since: float | None = None, tail_byt
     if os.path.exists(path):
         for where, line in _lines(path, reading.facts.problems, None):
             reading.take_told(where, line)
+    if tail_bytes is not None and reading.facts.pid and not reading.facts.host:
+        for journal in _journal_files(directory)[:1]:
+            header = next((line for _, line in _lines(journal, [], None)), None)
+            if header is not None and (header.kind, header.pid) == ("header", reading.facts.pid):
+                reading.take_place(header)
     return reading.facts
 
 
@@ -244,13 +249,17 @@ class _Reading:
                 self._first, self._samples, self._every = None, 0, 1
             self._process = line.host, line.pid
             self.facts.size = line.ranks if isinstance(line.ranks, int) else 0
-            number = line.device.rpartition(" ")[2]
-            self.facts.pid, self.facts.host, self.facts.addresses = line.pid, line.host, line.addresses
-            self.facts.device_id = int(number) if number.isdecimal() else -1
+            self.take_place(line)
         elif line.kind == "sample":
             self._take_sample(where, line)
         elif line.kind == "end":
             facts.end = End(line.reason, line.step, line.wall_time, where)
+
+    def take_place(self, header: _Line) -> None:
+        """Takes from a header which process it is of."""
+        number = header.device.rpartition(" ")[2]
+        self.facts.pid, self.facts.host, self.facts.addresses = header.pid, header.host, header.addresses
+        self.facts.device_id = int(number) if number.isdecimal() else -1
 
     def _take_sample(self, where: str, line: _Line) -> None:
         facts = self.facts
@@ -285,6 +294,8 @@ class _Reading:
         facts = self.facts
         if facts.began is not None and line.wall_time < facts.began - _TOLD_SECS:
             return  # of an earlier session
+        if not facts.pid and isinstance(pid := line.fields.get("pid"), int):
+            facts.pid = pid  # the journal was read from its middle on
         if line.kind == "hang" or (line.kind == "state" and facts.hung is None):
             age = line.value if isinstance(line.value, (int, float)) else 0.0
             stack = tuple(text.strip() for text in line.stack.splitlines())

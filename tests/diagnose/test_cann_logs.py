@@ -166,6 +166,21 @@ def test_what_is_known_already_gets_the_evidence(tmp_path: Path) -> None:
     assert [each.rank for each in finding.evidence] == [2, 0]
 
 
+def test_the_tail_of_a_long_journal_is_enough(tmp_path: Path) -> None:
+    """A watchdog reads no more of each: the process is that of its own file, the device that of the journal's head."""
+    run, logs = tmp_path / "run", tmp_path / "logs"
+    pids = write_ranks(run, BEGAN, 4)
+    hang_all(run, 4)
+    for rank, pid in enumerate(pids):
+        path = run / f"rank_{rank}" / "metrics.jsonl"
+        path.write_text(path.read_text() + path.read_text().splitlines()[1].join(["\n"] * 300))
+        told = run / f"rank_{rank}" / "hang.jsonl"
+        told.write_text(told.read_text().replace('"pid": 1', f'"pid": {pid}'))
+    CannLog(logs, pids[0]).exception(BEGAN + 300, "Stuck Occurred", "10.0.0.1", 2)
+    diagnosis = diagnose_ranks(run, since=BEGAN, tail_bytes=1 << 12, cann_logs=[str(logs)])
+    assert diagnosis.findings[0].ranks == [2]
+
+
 def test_two_hosts_with_one_pid_say_nothing_of_a_rank(tmp_path: Path) -> None:
     run, logs = tmp_path / "run", tmp_path / "logs"
     write_ranks(run, BEGAN, 2, per_host=1, pid=77)
