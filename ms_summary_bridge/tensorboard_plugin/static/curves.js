@@ -119,7 +119,9 @@ export function extremes({ xs, ys }) {
 export function usualRange(curves) {
   const values = curves.flatMap((curve) => curve.ys.filter(isNumber)).sort((one, other) => one - other);
   if (values.length < 20) return null;
-  const low = values[Math.floor(values.length * 0.05)], high = values[Math.floor(values.length * 0.95)];
-  const span = high - low, whole = values[values.length - 1] - values[0];
-  return span > 0 && whole > 4 * span ? [Math.max(values[0], low - span / 4), Math.min(values[values.length - 1], high + span / 4)] : null;
+  const first = values[0], last = values[values.length - 1];
+  const low = values[Math.floor(values.length * 0.15)], high = values[Math.floor(values.length * 0.85)];
+  const span = high - low;
+  // A loss that falls as losses do is shown from its beginning; one that jumps tens of times as far is not.
+  return span > 0 && last - first > 15 * span ? [Math.max(first, low - span), Math.min(last, high + span)] : null;
 }
