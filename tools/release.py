@@ -214,19 +214,24 @@ def install(python: Path, directory: Path, *packages: object) -> Path:
     """Makes an environment with packages, and returns its Python."""
     run(python, "-m", "venv", directory)
     inside = directory / "bin" / "python"
-    run(inside, "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages)
+    # Neither PYTHONPATH nor the directory may lead to this checkout: pip would find the package installed already.
+    run(inside, "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages, cwd=directory, PYTHONPATH="")
     return inside
 
 
 def check_install(python: Path, wheel: Path, log: Path, directory: Path, version: str) -> None:
     """Installs a wheel alone, and reads a log with it; a failure is a RuntimeError."""
     inside = install(python, directory, wheel)
-    run(inside, "-m", "pip", "check")
-    said = run(inside, "-W", "error", "-c", SMOKE, log, cwd=directory).strip()
-    if said != version or run(directory / "bin" / "msb", "--version").strip() != version:
+
+    def try_it(*command: object) -> str:
+        return run(*command, cwd=directory, PYTHONPATH="").strip()
+
+    try_it(inside, "-m", "pip", "check")
+    said = try_it(inside, "-W", "error", "-c", SMOKE, log)
+    if said != version or try_it(directory / "bin" / "msb", "--version") != version:
         raise RuntimeError(f"the installed one says {said}")
-    run(directory / "bin" / "ms-summary-bridge", "convert", log, directory / "converted", cwd=directory)
-    run(directory / "bin" / "ms-summary-bridge", "verify", log, directory / "converted", cwd=directory)
+    try_it(directory / "bin" / "ms-summary-bridge", "convert", log, directory / "converted")
+    try_it(directory / "bin" / "ms-summary-bridge", "verify", log, directory / "converted")
 
 
 # ---------------------------------------------------------------- the steps
@@ -285,7 +290,7 @@ class Release:
         for minor, python in pythons.items():
             try:
                 check_install(python, self.built[0], log, self.scratch / f"venv-3.{minor}", read_version(self.root))
-            except RuntimeError as error:
+            except (RuntimeError, OSError) as error:
                 found.faults.append(f"Python 3.{minor}: {error}")
         found.expect(bool(pythons), "there is no Python to try")
 
