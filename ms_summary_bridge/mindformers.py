@@ -26,6 +26,8 @@ Source: mindformers 1.9.0, measured: a callback that is not MindFormers' own get
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import os
 from collections.abc import Mapping
 from typing import Any, Final
@@ -117,7 +119,8 @@ class MindSporeTransformersMonitor(PyNativeEvents, _Monitor):
     """The monitor for a MindFormers YAML file, of the trainer on graphs and of the PyNative one.
 
     What MindFormers knows of a training and does not say is found: the global batch size, the step to begin at and
-    what the loss is a sum over in the MFLossMonitor beside it, the length of a sequence in the model's configuration.
+    what the loss is a sum over in the MFLossMonitor beside it, the length of a sequence and the operations of a step in
+    the model's configuration.
     What neither knows is taken from YAML.
 
     Args:
@@ -136,7 +139,7 @@ class MindSporeTransformersMonitor(PyNativeEvents, _Monitor):
         """Returns what MindFormers knows of this training, by the names of MonitorConfig."""
         facts = _training_facts(parameters)
         self._count = _Count(facts)
-        return facts
+        return {**facts, "model_flops": _model_flops(parameters, facts.get("global_batch_size"))}
 
     def on_train_epoch_begin(self, run_context: Any) -> None:
         """As the monitor's, but at the beginning of an epoch only."""
@@ -211,6 +214,20 @@ def _plain(value: Any) -> Any:
 def _training_facts(parameters: Any) -> dict[str, Any]:
     """Returns what MindFormers knows of a training, by the names of MonitorConfig."""
     return {"seq_length": seq_length_of_model(TrainingParameters(parameters)), **_loss_monitor_facts(parameters)}
+
+
+def _model_flops(parameters: Any, samples: int | None) -> float | None:
+    """Returns the operations of a step by MindFormers' own count; None for its older models, which it has none for."""
+    with contextlib.suppress(Exception):  # another version's, or another network
+        from mindformers.models.utils import (
+            convert_transformer_config_to_args_for_tflops,
+            num_floating_point_operations,
+        )
+        from mindformers.wrapper.wrapper import get_real_models
+
+        config = copy.copy(get_real_models(parameters.get("train_network")).get_gpt_transformer_config())
+        return float(num_floating_point_operations(convert_transformer_config_to_args_for_tflops(config), samples))
+    return None
 
 
 def _loss_monitor_facts(parameters: Any) -> dict[str, int]:

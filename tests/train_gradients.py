@@ -22,6 +22,7 @@ from mindspore.dataset import NumpySlicesDataset
 from mindspore.train import Callback, Model, SummaryCollector
 
 from ms_summary_bridge import GradientSummary, SummaryBridge, UsageError
+from ms_summary_bridge.monitor import MindSporeTransformersMonitor
 
 BATCH = 4
 SIDE = 8
@@ -128,6 +129,12 @@ def bridge(freq: int) -> Collect:
     return lambda directory: SummaryBridge(directory, collect_freq=freq)
 
 
+def monitor(directory: str) -> Callback:
+    """Returns the monitor, which reads the squares that the cell keeps."""
+    section = {"interval": 0, "backend": "local", "save_dir": directory, "run_id": "run", "auto_print": False}
+    return MindSporeTransformersMonitor({**section, "metrics": ["loss", "local_grad_norm", "local_grad_norms"]})
+
+
 def collector(freq: int) -> Collect:
     """Returns what makes MindSpore's own collector."""
     data = {"collect_landscape": None}
@@ -202,6 +209,9 @@ def main() -> None:
     def every_third(network: nn.Cell, optimizer: nn.Cell) -> nn.Cell:
         return GradientSummary(network, optimizer, every=3)
 
+    def every_other(network: nn.Cell, optimizer: nn.Cell) -> nn.Cell:
+        return GradientSummary(nn.TrainOneStepCell(network, optimizer, sens=SCALE), pattern=None, every=2)
+
     # Summary values are kept for one collector at a time, so each training ends before the next begins.
     result["plain"] = train(base, "plain", nn.TrainOneStepCell, bridge(4), steps=10)
     result["graph"] = train(base, "graph", weights, bridge(4), steps=10, trainings=2)
@@ -209,6 +219,7 @@ def main() -> None:
     result["fixed"] = train(base, "fixed", fixed, bridge(2), steps=3, loss_scale=SCALE)
     result["own"] = train(base, "own", own, bridge(2), steps=3)
     result["collector"] = train(base, "collector", every_third, collector(3), steps=6)
+    result["monitored"] = train(base, "monitored", every_other, monitor, steps=5, loss_scale=SCALE)
     result["sparse"] = train_sparse(said)
     train_deep(base)
     network = Network()
@@ -223,6 +234,7 @@ def main() -> None:
     }
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
     result["pynative"] = train(base, "pynative", weights, bridge(4), steps=10)
+    train(base, "monitored_pynative", every_other, monitor, steps=5, loss_scale=SCALE)
     (base / "result.json").write_text(json.dumps(result))
 
 

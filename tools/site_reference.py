@@ -56,8 +56,11 @@ def write_config() -> str:
     parts = ["## monitor_config", _table({**SECTION, **PARAMS})]
     parts += ["## metrics", _rows("metric", "meaning", ((name, metric.meaning) for name, metric in METRICS.items()))]
     parts += ["A metric may be a mapping with these keys.", _table(read_fields(MetricConfig))]
-    parts += ["## alerts", "An alert is the name of a rule, or a mapping with these keys and those of its rule."]
-    parts += [_table({name: field for name, field in read_fields(AlertConfig).items() if name != "params"})]
+    parts += [
+        "## alerts",
+        "An alert is the name of a rule, or a mapping with `rule`, these keys and those of its rule.",
+    ]
+    parts += [_table({name: field for name, field in read_fields(AlertConfig).items() if field.meaning})]
     for name, keys in RULE_KEYS.items():
         rule = find_rule(name)
         assert rule is not None
@@ -112,7 +115,7 @@ def _meaning(kind: Any) -> str:
 
 
 def _shown(default: Any) -> str:
-    if default is inspect.Parameter.empty or default in (None, ()):
+    if default is inspect.Parameter.empty or default in (None, (), [], ""):
         return ""
     return f"`{say_flow(list(default) if isinstance(default, tuple) else default)}`"
 

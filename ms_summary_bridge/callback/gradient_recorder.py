@@ -15,11 +15,12 @@ import weakref
 from typing import Any, Final
 
 import mindspore
+import numpy as np
 from mindspore import nn, ops
 
 from ms_summary_bridge.callback.gradient_cells import GradientPlace
 
-__all__ = ["NORM", "GradientRecorder", "put_recorder"]
+__all__ = ["NORM", "GradientRecorder", "make_squares", "put_recorder"]
 
 NORM: Final = "gradient/global_norm"
 _LOG: Final = logging.getLogger("ms_summary_bridge")
@@ -113,7 +114,9 @@ class GradientRecorder(nn.Cell):
     The gradients `chosen` get a histogram. All are divided by `loss_scale`, or by the sens where it is None.
     """
 
-    def __init__(self, place: GradientPlace, optimizer: Any, chosen: list[int], loss_scale: Any) -> None:
+    def __init__(
+        self, place: GradientPlace, optimizer: Any, chosen: list[int], loss_scale: Any, all_squares: Any
+    ) -> None:
         super().__init__(auto_prefix=False)
         self.recorded = place.value
         operation = place.operation
@@ -130,6 +133,7 @@ class GradientRecorder(nn.Cell):
         self.judge = _Judge(place, optimizer, is_scale_known=loss_scale is not None)
         self.key = next(_KEYS)
         _JUDGES[self.key] = self.judge
+        self.__dict__["all_squares"] = all_squares
         self.__dict__["loss_scale"] = loss_scale  # not as a parameter of this cell: checkpoints stay as they are
 
     def record(self, returned: Any, inputs: Any, named: Any) -> None:
@@ -164,6 +168,7 @@ class GradientRecorder(nn.Cell):
         scale = scale.astype(mindspore.float32).max()
         squares = self.for_all(ops.partial(_record, scale), self.tags, gradients)
         self.scalar(NORM, ops.sqrt(ops.addn(squares)))
+        ops.assign(self.all_squares, ops.stack(squares))
 
 
 class _OfOperation(GradientRecorder):
@@ -192,10 +197,18 @@ class _OfFunction(GradientRecorder):
         return returned
 
 
-def put_recorder(place: GradientPlace, optimizer: Any, chosen: list[int], loss_scale: Any) -> GradientRecorder:
+def make_squares(count: int) -> mindspore.Parameter:
+    """Returns the parameter that a recorder keeps the squares of the gradients in, one number for each."""
+    zeros = mindspore.Tensor(np.zeros(count, np.float32))
+    return mindspore.Parameter(zeros, name=f"gradient_squares_{next(_KEYS)}", requires_grad=False)
+
+
+def put_recorder(
+    place: GradientPlace, optimizer: Any, chosen: list[int], loss_scale: Any, all_squares: Any
+) -> GradientRecorder:
     """Puts a recorder in the place of a gradient operation; returns it. The arguments are GradientRecorder's."""
     kind = _OfFunction if place.is_function else _OfOperation
-    recorder = kind(place, optimizer, chosen, loss_scale)
+    recorder = kind(place, optimizer, chosen, loss_scale, all_squares)
     place.owner.__dict__.pop(place.name, None)  # MindSpore keeps cells elsewhere, and looks here first
     setattr(place.owner, place.name, recorder)
     return recorder

@@ -15,10 +15,12 @@ import os
 import re
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 from mindspore import nn
 
 from ms_summary_bridge.callback.gradient_cells import find_places
-from ms_summary_bridge.callback.gradient_recorder import put_recorder
+from ms_summary_bridge.callback.gradient_recorder import make_squares, put_recorder
 from ms_summary_bridge.errors import UsageError
 
 __all__ = ["GradientSummary"]
@@ -67,6 +69,9 @@ class GradientSummary(nn.Cell):
     operators, so SummaryBridge (and SummaryCollector) collect them: histograms `gradient/<parameter>` and the scalar
     `gradient/global_norm`, over all parameters that the optimizer has.
 
+    The squares of each parameter's gradients are kept beside that, one number for each: of these the monitor makes
+    `local_grad_norm` and `local_grad_norms`.
+
     In graph mode a second graph is compiled at the first step that is not recorded; the steps between cost nothing
     more. In data sink mode, where MindSpore compiles this cell into another, every step records. What shows only in the
     first step (sparse gradients, as of an embedding with `sparse=True`; a sens of several numbers) gets one warning,
@@ -96,6 +101,7 @@ class GradientSummary(nn.Cell):
     """
 
     phase: str
+    squares: Any
 
     def __init__(
         self,
@@ -127,7 +133,10 @@ class GradientSummary(nn.Cell):
         chosen = _choose(found, pattern)
         places = find_places(cell, found, is_scale_known=loss_scale is not None)
         scale = getattr(loss_scale, "scale_value", loss_scale)  # of a loss scaler
-        self._recorders = [put_recorder(place, found, chosen, scale) for place in places]
+        # Not a parameter of this cell: checkpoints stay as they are.
+        self.__dict__["squares"] = make_squares(len(found.parameters))
+        self._recorders = [put_recorder(place, found, chosen, scale, self.squares) for place in places]
+        self._is_taken = True
         self._schedule = _Schedule(every)
         self._has_recorded = False
 
@@ -138,6 +147,16 @@ class GradientSummary(nn.Cell):
         """
         self._schedule.begin_step(step, is_collected=is_collected)
 
+    def take_squares(self) -> npt.NDArray[np.float32] | None:
+        """Returns the squares of the gradients recorded last, summed over each parameter, as [parameters] float32.
+
+        None where no step was recorded since the last call, or none can be. It waits for the device.
+        """
+        if self._is_taken or self._schedule.has_failed:
+            return None
+        self._is_taken = True
+        return np.array(self.squares.asnumpy())  # a copy: it shares memory with the parameter
+
     def construct(self, *inputs: Any) -> Any:
         """Trains one step; returns what the cell inside returns."""
         return self.train_cell(*inputs)
@@ -147,6 +166,7 @@ class GradientSummary(nn.Cell):
         if not self._schedule.is_due():
             return self._train(inputs, named, is_recording=False)
         if self._has_recorded:
+            self._is_taken = False
             return self._train(inputs, named, is_recording=True)
         try:
             outputs = self._train(inputs, named, is_recording=True)
@@ -160,7 +180,7 @@ class GradientSummary(nn.Cell):
                 reason,
             )
             return self._train(inputs, named, is_recording=False)
-        self._has_recorded = True
+        self._has_recorded, self._is_taken = True, False
         self._schedule.has_failed = not self._can_record()
         return outputs
 

@@ -17,6 +17,7 @@ from ms_summary_bridge.cli.aggregate import aggregate
 from ms_summary_bridge.cli.config import make_config_app
 from ms_summary_bridge.cli.convert import convert
 from ms_summary_bridge.cli.diagnose import diagnose
+from ms_summary_bridge.cli.diff import diff
 from ms_summary_bridge.cli.doctor import doctor
 from ms_summary_bridge.cli.ending import INTERRUPTED, exit_code_of
 from ms_summary_bridge.cli.export import export
@@ -28,7 +29,7 @@ __all__ = ["EXIT_CODES", "app", "main"]
 
 EXIT_CODES: Final = {
     0: "done; a file that ends inside a record is no fault, it is reported",
-    1: "failed, verify found a difference, or doctor something wrong",
+    1: "failed, verify or diff found a difference, or doctor something wrong",
     2: "wrong usage or configuration",
     3: "done in part: damaged records or unreadable files, which are named",
     4: "with --strict only: something could not be represented",
@@ -115,6 +116,7 @@ def verify(
 
 app.command()(export)
 app.command()(aggregate)
+app.command()(diff)
 app.command()(diagnose)
 app.command()(view)
 app.command()(doctor)

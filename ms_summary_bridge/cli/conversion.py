@@ -58,7 +58,7 @@ def run_conversion(
         if quiet:
             print_wide(render_errors(round_report), is_error=True)
         else:
-            print_wide(render_report(round_report, is_dry=dry_run))
+            print_wide(render_report(round_report, is_dry=dry_run, full=report))
 
     try:
         if follow:

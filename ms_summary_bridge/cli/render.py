@@ -18,6 +18,7 @@ from ms_summary_bridge.cli.output import printable
 
 if TYPE_CHECKING:
     from ms_summary_bridge.columns.inspect import InspectReport, RunInspection
+    from ms_summary_bridge.columns.profile import Profile
     from ms_summary_bridge.convert.verify import VerifyReport
     from ms_summary_bridge.runs.report import DamagedRange, IncompleteTail, LossCount, Report, RunReport
 
@@ -59,7 +60,9 @@ def _table(*columns: str) -> Table:
     return table
 
 
-_NUMBERS: Final = frozenset({"points", "first step", "last step", "count", "events", "in A", "in B", "values"})
+_NUMBERS: Final = frozenset(
+    {"mean ms", "total ms", "share", "points", "first step", "last step", "count", "events", "in A", "in B", "values"}
+)
 
 
 def _rest(total: int) -> Iterator[RenderableType]:
@@ -80,11 +83,15 @@ def _damage_lines(damaged: list[DamagedRange], incomplete: list[IncompleteTail])
     yield from _listed("  incomplete  ", [f"{text}; going on there next time" for text in texts])
 
 
-def render_report(report: Report, *, is_dry: bool = False) -> Iterator[RenderableType]:
-    """Yields what a conversion has to say."""
+def render_report(report: Report, *, is_dry: bool = False, full: str = "") -> Iterator[RenderableType]:
+    """Yields what a conversion has to say; `full` is the file that has the whole report, empty for none."""
+    rest = f"{full} has all of them" if full else "--report FILE.json writes all of them to a file"
     verb = "would be converted" if is_dry else "converted"
     table = _table("run", "events", "values", "what", "to")
-    for run in report.runs[:_ROWS]:
+    # Of many runs those come first that something is wrong with, then those with something new: none of the first may
+    # be passed over in silence, and of what was converted before nobody needs to be told.
+    ordered = sorted(report.runs, key=lambda run: (not run.failed, not run.damaged, not run.values))
+    for run in ordered[:_ROWS]:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(run.values.items()))
         table.add_row(
             _Cell(run.run),
@@ -95,13 +102,16 @@ def render_report(report: Report, *, is_dry: bool = False) -> Iterator[Renderabl
         )
     if report.runs:
         yield table
-    yield from _rest(len(report.runs))
-    # Of many runs those come first that something is wrong with: none of them may be passed over in silence.
-    for run in sorted(report.runs, key=lambda run: not (run.failed or run.damaged))[:_ROWS]:
+    if len(ordered) > _ROWS:
+        left = ordered[_ROWS:]
+        new = sum(bool(run.values) for run in left)
+        text = f"  ... and {_plural(len(left), 'more run')}, {new:,} of them with something new; {rest}"
+        yield _line(text, style="dim")
+    for run in ordered[:_ROWS]:
         yield from _run_lines(run)
     troubled = sum(bool(run.failed or run.damaged) for run in report.runs)
     if troubled > _ROWS:
-        yield _line(f"  ... and {troubled - _ROWS:,} more runs that failed or are damaged (--report has all)", "red")
+        yield _line(f"  ... and {troubled - _ROWS:,} more runs that failed or are damaged; {rest}", "red")
     yield from _listed("not read: ", report.unreadable, "red")
     yield from _empty_lines(report.empty)
     for note in report.notes:
@@ -185,9 +195,34 @@ def render_inspection(report: InspectReport) -> Iterator[RenderableType]:
     """Yields what an inspection has to say."""
     for run in report.runs:
         yield from _inspected_run(run)
+    for profile in report.profiles:
+        yield from _profile(profile)
     yield from _listed("not read: ", report.unreadable, "red")
     yield from _empty_lines(report.empty)
     yield _line(_plural(len(report.runs), "run"), style="bold")
+
+
+def _profile(profile: Profile) -> Iterator[RenderableType]:
+    rank = "" if profile.rank is None else f", rank {profile.rank}"
+    run = f", of run {profile.run}" if profile.run else ""
+    steps = _plural(profile.steps, "step") if profile.steps else "without times of steps"
+    yield _line(f"profile {profile.directory}: {steps}{rank}{run}", style="bold")
+    if profile.parts:
+        table = _table("part of a step", "mean ms", "share")
+        for part in profile.parts:
+            share = "" if part.share is None else f"{part.share:.1%}".replace("%", " %")
+            table.add_row(_line(part.name), f"{part.mean_us / 1000:,.3f}", share)
+        yield table
+    if profile.operators:
+        table = _table("operator", "core", "count", "total ms", "share")
+        for one in profile.operators[: _ROWS // 2]:
+            share = f"{one.share:.1%}".replace("%", " %")
+            row = _line(one.type), _line(one.core), f"{one.count:,}", f"{one.total_us / 1000:,.3f}", share
+            table.add_row(*row)
+        yield table
+    if not profile.parts and not profile.operators:
+        yield _line("  it has neither times of steps nor of operators")
+    yield from _listed("not read: ", profile.problems, "red")
 
 
 def _inspected_run(run: RunInspection) -> Iterator[RenderableType]:

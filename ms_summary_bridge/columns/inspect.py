@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from ms_summary_bridge.batches.reader import Batch
+from ms_summary_bridge.columns.profile import Profile, find_profiles
 from ms_summary_bridge.columns.read import iter_items
 from ms_summary_bridge.files.arguments import check_path
-from ms_summary_bridge.files.event_file import Path
+from ms_summary_bridge.files.event_file import Path, is_url
 from ms_summary_bridge.runs.logdir import Run, discover
 from ms_summary_bridge.runs.reading import RunReading, entries_of
 from ms_summary_bridge.runs.report import DamagedRange, IncompleteTail
@@ -61,11 +64,14 @@ class InspectReport(msgspec.Struct):
     runs: list[RunInspection]
     unreadable: list[str]
     empty: list[str]
+    profiles: list[Profile] = []
+    """What MindSpore's profiler left in the source and beside runs."""
 
     @property
     def is_partial(self) -> bool:
         """Whether damaged records or unreadable files were met."""
-        return bool(self.unreadable) or any(run.damaged for run in self.runs)
+        is_partial = any(run.damaged for run in self.runs) or any(profile.problems for profile in self.profiles)
+        return bool(self.unreadable) or is_partial
 
 
 def inspect_logdir(source: Path) -> InspectReport:
@@ -85,7 +91,14 @@ def inspect_logdir(source: Path) -> InspectReport:
         [_inspect_run(run, [twin for twin in found.twins if twin.directory == run.directory]) for run in found.runs],
         [f"{problem.path}: {problem.reason}" for problem in found.problems],
         [file.path for file in found.empty],
+        _find_profiles(source, found.runs),
     )
+
+
+def _find_profiles(source: str, runs: Iterable[Run]) -> list[Profile]:
+    if is_url(source):
+        return []
+    return find_profiles(source, [(run.name, run.directory) for run in runs])
 
 
 def _inspect_run(run: Run, twins: list[Run]) -> RunInspection:

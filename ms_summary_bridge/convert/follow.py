@@ -18,9 +18,10 @@ from ms_summary_bridge.convert.conversion import Conversion, direction_of, open_
 from ms_summary_bridge.convert.follow_scan import Scan, changed_paths, grown, take_scan
 from ms_summary_bridge.convert.logdir import make_request
 from ms_summary_bridge.convert.task import ConvertOptions
-from ms_summary_bridge.errors import LogdirError, NoEventsError
+from ms_summary_bridge.errors import LogdirError, NoEventsError, UsageError
 from ms_summary_bridge.files.event_file import Path, is_url
 from ms_summary_bridge.runs.logdir import Logdir, discover
+from ms_summary_bridge.runs.msprobe import MSPROBE
 from ms_summary_bridge.runs.report import Report, RunReport
 
 __all__ = ["follow_logdir"]
@@ -164,6 +165,10 @@ class _Follower:
         gone: list[str] = []
         if found is None:
             found = discover(self._source)
+            if self._conversion is None and any(run.format == MSPROBE for run in found.runs):
+                raise UsageError(
+                    f"{self._source}: tables of msprobe are not followed; convert them again, and what has grown is new"
+                )
             if self._found is not None:
                 names = {run.name for run in found.runs}
                 gone = [run.name for run in self._found.runs if run.name not in names]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from ms_summary_bridge.diagnose.cann_log import CannLogs, find_log_files, log_places, read_logs
+from ms_summary_bridge.diagnose.cann_rules import add_cann_evidence, find_cann
 from ms_summary_bridge.diagnose.facts import RankFacts, find_rank_directories, read_rank
 from ms_summary_bridge.diagnose.finding import Finding, Group, list_ranks, name_ranks
 from ms_summary_bridge.diagnose.rules import find_findings, find_groups
@@ -32,15 +36,21 @@ class Diagnosis(msgspec.Struct):
 
 
 def diagnose_ranks(
-    source: Path, *, now: float | None = None, since: float | None = None, tail_bytes: int | None = None
+    source: Path,
+    *,
+    now: float | None = None,
+    since: float | None = None,
+    tail_bytes: int | None = None,
+    cann_logs: Sequence[str] | None = None,
 ) -> Diagnosis:
-    """Reads journals and watchdogs' files of all ranks, and says who is to blame.
+    """Reads journals and watchdogs' files of all ranks and CANN's logs, and says who is to blame.
 
     Args:
         source: Directory of one training, with `rank_<n>` at any depth.
         now: Seconds since the epoch; the present moment by default.
         since: Seconds since the epoch; what is older is of an earlier session.
         tail_bytes: Read no more than this of the end of each journal.
+        cann_logs: Directories with CANN's logs; by default those below the source, and where this user's are.
 
     Raises:
         LogdirError: The source cannot be read.
@@ -49,11 +59,29 @@ def diagnose_ranks(
     """
     source = check_path("source", source, is_local=True)
     facts = [read_rank(rank, path, since=since, tail_bytes=tail_bytes) for rank, path in find_rank_directories(source)]
-    return diagnose_facts(source, facts, time.time() if now is None else now)
+    began = min((rank.began for rank in facts if rank.began is not None), default=since or 0.0)
+    logs = _read_cann_logs(source, cann_logs, facts, began - _SESSION_SECS)
+    return diagnose_facts(source, facts, time.time() if now is None else now, logs)
 
 
-def diagnose_facts(source: str, facts: list[RankFacts], now: float) -> Diagnosis:
-    """Says who is to blame, from what the ranks left."""
+def _read_cann_logs(source: str, places: Sequence[str] | None, facts: list[RankFacts], since: float) -> CannLogs:
+    problems: list[str] = []
+    pids = frozenset(rank.pid for rank in facts if rank.pid)
+    if places is None:
+        files = find_log_files([source], problems, pids=pids, since=since)
+        # A directory of this host's has logs of this host's processes, whatever numbers those of others have.
+        here = frozenset(rank.pid for rank in facts if rank.pid and rank.host in ("", platform.node()))
+        files += find_log_files(log_places(os.environ), problems, pids=here, since=since)
+    else:
+        missing = [place for place in places if not os.path.isdir(place)]
+        problems += [f"{place}: not a directory that can be read: give the one of CANN's logs" for place in missing]
+        files = find_log_files(places, problems, pids=pids, since=since)
+    return read_logs(dict.fromkeys(files), problems, since=since)
+
+
+def diagnose_facts(source: str, facts: list[RankFacts], now: float, logs: CannLogs | None = None) -> Diagnosis:
+    """Says who is to blame, from what the ranks left, and CANN."""
+    logs = CannLogs() if logs is None else logs
     begun = max((rank.began for rank in facts if rank.began is not None), default=0.0)
     there = [rank for rank in facts if _is_of_session(rank, begun)]
     if not any(rank.hung is not None and rank.hung.is_told for rank in there):
@@ -67,9 +95,9 @@ def diagnose_facts(source: str, facts: list[RankFacts], now: float) -> Diagnosis
         source=source,
         ranks=len(there),
         groups=find_groups(there),
-        findings=find_findings(there, missing, now),
+        findings=add_cann_evidence(find_findings(there, missing, now), find_cann(there, logs)),
         missing=missing,
-        problems=[problem for rank in facts for problem in rank.problems],
+        problems=[problem for rank in facts for problem in rank.problems] + logs.problems,
     )
 
 

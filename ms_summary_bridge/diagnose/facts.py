@@ -80,12 +80,17 @@ class RankFacts(msgspec.Struct, kw_only=True):
     """One rank, in its last session.
 
     `pace` has (wall time, seconds of a step, seconds of it that waited for data) of samples, evenly thinned; 0.0 where
-    a sample has no such number. `size` is how many ranks it says there are.
+    a sample has no such number. `size` is how many ranks it says there are. `pid`, `host`, `device_id` and `addresses`
+    (of the host) are of the process; -1 for a device that nobody says.
     """
 
     rank: int
     directory: str
     size: int = 0
+    pid: int = 0
+    host: str = ""
+    device_id: int = -1
+    addresses: list[str] = []
     began: float | None = None
     last: Sight | None = None
     interval_secs: float = 0.0
@@ -115,6 +120,8 @@ class _Line(msgspec.Struct):
     wall_time: float = 0.0
     pid: int = 0
     host: str = ""
+    device: str = ""
+    addresses: list[str] = []
     ranks: Any = 0
     reason: str = ""
     values: dict[str, float | None] = {}
@@ -176,6 +183,11 @@ def read_rank(rank: int, directory: str, *, since: float | None = None, tail_byt
     if os.path.exists(path):
         for where, line in _lines(path, reading.facts.problems, None):
             reading.take_told(where, line)
+    if tail_bytes is not None and reading.facts.pid and not reading.facts.host:
+        for journal in _journal_files(directory)[:1]:
+            header = next((line for _, line in _lines(journal, [], None)), None)
+            if header is not None and (header.kind, header.pid) == ("header", reading.facts.pid):
+                reading.take_place(header)
     return reading.facts
 
 
@@ -237,10 +249,17 @@ class _Reading:
                 self._first, self._samples, self._every = None, 0, 1
             self._process = line.host, line.pid
             self.facts.size = line.ranks if isinstance(line.ranks, int) else 0
+            self.take_place(line)
         elif line.kind == "sample":
             self._take_sample(where, line)
         elif line.kind == "end":
             facts.end = End(line.reason, line.step, line.wall_time, where)
+
+    def take_place(self, header: _Line) -> None:
+        """Takes from a header which process it is of."""
+        number = header.device.rpartition(" ")[2]
+        self.facts.pid, self.facts.host, self.facts.addresses = header.pid, header.host, header.addresses
+        self.facts.device_id = int(number) if number.isdecimal() else -1
 
     def _take_sample(self, where: str, line: _Line) -> None:
         facts = self.facts
@@ -275,6 +294,8 @@ class _Reading:
         facts = self.facts
         if facts.began is not None and line.wall_time < facts.began - _TOLD_SECS:
             return  # of an earlier session
+        if not facts.pid and isinstance(pid := line.fields.get("pid"), int):
+            facts.pid = pid  # the journal was read from its middle on
         if line.kind == "hang" or (line.kind == "state" and facts.hung is None):
             age = line.value if isinstance(line.value, (int, float)) else 0.0
             stack = tuple(text.strip() for text in line.stack.splitlines())

@@ -32,6 +32,8 @@ RULES: Final = {
     "gradients of all were reduced.",
     "slow": "A rank has needed a fifth more time for a step than the median rank, or has waited for data for a fifth "
     "of a step more, for the last half hour at least.",
+    "cann": "CANN's logs, whose shape is from documentation, name a rank: HCCL lost it or found it stuck, it has an "
+    "error that follows from no other rank, or others waited for it in a collective.",
 }
 """What each rule says, by its name."""
 

@@ -1,13 +1,14 @@
-"""Waiting for what another process does and nobody announces: a lock that becomes free, a file that appears."""
+"""Waiting for what another process or a disk does and nobody announces, and not for ever."""
 
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["wait_for"]
+__all__ = ["wait_for", "within"]
 
 _Found = TypeVar("_Found")
 
@@ -36,3 +37,12 @@ def wait_for(
     while (found := look()) is None and clock() < deadline:
         sleep(every_secs)
     return found
+
+
+def within(secs: float, call: Callable[[], _Found]) -> _Found | None:
+    """Returns what a call returns; None if that takes too long: a disk that hangs holds up nothing else."""
+    found: list[_Found] = []
+    thread = threading.Thread(target=lambda: found.append(call()), daemon=True)
+    thread.start()
+    thread.join(secs)
+    return found[0] if found else None

@@ -36,6 +36,8 @@ class AlarmCommands:
         if self._savers or recorder.training.ranks > 1:
             recorder.tap.is_asked = True  # after each step, and not only once an alarm has asked for something
         self._is_stopped = False
+        self.is_alone = False
+        """Whether this rank ends without the others, which do not answer."""
         self.exit_code: int | None = None
         """With which the process is to end after a stop; None to go on."""
 
@@ -61,6 +63,7 @@ class AlarmCommands:
             text += f" (on rank {recorder.stop.proposer})"
         if verdict == "leave":
             # Without an exit code the launcher would not know, and the others would wait for this rank.
+            self.is_alone = True
             self.exit_code = self.exit_code or 1
             text += "; the other ranks do not answer: this one ends alone"
         if recorder.stop.proposer == recorder.training.rank and recorder.run_directory is not None:

@@ -21,8 +21,10 @@ from ms_summary_bridge.errors import ConfigError
 from ms_summary_bridge.monitor.alarm_commands import AlarmCommands
 from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.session import MonitorSession
+from ms_summary_bridge.monitor.steps.beside import Beside
 from ms_summary_bridge.monitor.steps.neighbours import (
     find_bridge,
+    find_gradient_summary,
     meet_loss_monitors,
     save_checkpoint,
     trainable_parameters,
@@ -69,7 +71,7 @@ class MindSporeTransformersMonitor(HookNames, MonitorSession, Callback):
     _tap: StepTap | None = None  # while a training is recorded by this process
     _context: Any = None  # MindSpore's own, which has the same parameters at each call
     _parameters: Mapping[str, Any] = {}
-    _of_training = ("_commands", "_depth", "_is_first", "_tap", "_context", "_parameters")
+    _of_training = ("_commands", "_gathering", "_depth", "_is_first", "_tap", "_context", "_parameters")
 
     def __init__(
         self,
@@ -79,6 +81,7 @@ class MindSporeTransformersMonitor(HookNames, MonitorSession, Callback):
         if config is not None and options:
             raise ConfigError([f"$.{name}: is not read beside config: move it there" for name in options])
         super().__init__(options if config is None else config)
+        self._gathers = bool(self._config.aggregate)
 
     def training_options(self, parameters: Any) -> Mapping[str, Any]:
         """Returns what a framework around MindSpore knows of this training, by the names of MonitorConfig.
@@ -128,6 +131,7 @@ class MindSporeTransformersMonitor(HookNames, MonitorSession, Callback):
 
     def on_train_begin(self, run_context: Any) -> None:
         """Begins to record, and to be watched."""
+        self._gathering = None
         try:
             self._move_here()
             self._begin(TrainingParameters(run_context.original_args()), is_watched=True)
@@ -162,14 +166,17 @@ class MindSporeTransformersMonitor(HookNames, MonitorSession, Callback):
                 parameters = self._parameters
                 step = parameters["cur_step_num"] + tap.initial_step
                 tap.end_step(step, now, parameters["net_outputs"], parameters["cur_epoch_num"])
-                if not tap.is_asked:
-                    return
+                is_asked = tap.is_asked
             else:
                 self._end_any_step(run_context, now)
-            if self._commands is not None and self._commands.poll():
+                is_asked = True
+            if is_asked and self._commands is not None and self._commands.poll():
                 run_context.request_stop()
         except Exception as error:
             self.faults.fail("on_train_step_end", error)
+        if self._gathers:
+            parameters = self._parameters if run_context is self._context else run_context.original_args()
+            self._gather(TrainingParameters(parameters).get("cur_step_num"))
 
     def _end_any_step(self, run_context: Any, now: float) -> None:
         """Ends the first step, or one of a loop of the user's own, which may hand over less or something else."""
@@ -263,6 +270,17 @@ class MindSporeTransformersMonitor(HookNames, MonitorSession, Callback):
         measuring.time_callbacks(others, self._watchdog.heartbeat)
         self._commands = AlarmCommands(self._recorder, others, lambda path: save_checkpoint(parameters, path))
         meet_loss_monitors(others, self._config, self.faults)
+        # Behind the timers, around which its own stand.
+        summary = find_gradient_summary(parameters)
+        beside = Beside(
+            others,
+            parameters,
+            self.faults,
+            wants_parts=any(metric.name == "sub_losses" for metric in self._config.metrics),
+            take_squares=None if summary is None else summary.take_squares,
+            pipeline_stages=facts.pipeline_stages,
+        )
+        self._recorder.listen(beside)
 
     def _end(self, reason: str) -> None:
         self._tap, self._context, self._parameters = None, None, {}

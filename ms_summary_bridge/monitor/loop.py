@@ -128,6 +128,8 @@ class Monitor(MonitorSession):
         """
         if not self._is_of_parent():
             self._take(step, epoch, samples, tokens, {"loss": loss, "lr": lr, **values})
+            if self.config.aggregate:
+                self._gather(None)
 
     @guarded
     def _take(

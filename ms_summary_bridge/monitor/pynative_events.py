@@ -28,7 +28,7 @@ __all__ = ["PyNativeEvents"]
 class PyNativeEvents(MonitorSession):
     """A monitor that the PyNative trainer can call: `on_train_begin` and `on_train_end` are those of both trainers.
 
-    All of a step is in what its end is given; nothing is asked of another rank.
+    All of a step is in what its end is given; nothing is asked of another rank but for `aggregate`.
     """
 
     _rates: Any = None  # the learning rate by step, if the trainer has one
@@ -39,6 +39,7 @@ class PyNativeEvents(MonitorSession):
         if state is None:
             super().on_train_begin(run_context)  # type: ignore[misc]
         else:
+            self._gathering = None
             self._begin_pynative(run_context, state, given)
 
     def on_train_end(self, run_context: Any, state: Any = None, **given: Any) -> None:
@@ -74,9 +75,14 @@ class PyNativeEvents(MonitorSession):
         if self._recorder.is_open:
             self._recorder.tap.begin_step(monotonic())
 
-    @guarded
     def on_step_end(self, args: Any, state: Any, **given: Any) -> None:
-        """Keeps what the step is said to have given, unread."""
+        """Keeps what the step is said to have given, unread; tells the other ranks where the configuration says so."""
+        self._end_step(state, given)
+        if self._config.aggregate:
+            self._gather(state.global_step)
+
+    @guarded
+    def _end_step(self, state: Any, given: dict[str, Any]) -> None:
         if self._is_of_parent() or not self._recorder.is_open:
             return
         step = int(state.global_step)

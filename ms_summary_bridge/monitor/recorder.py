@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import math
+import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -19,15 +21,19 @@ from ms_summary_bridge.monitor.alarms.actions.message import AlertSource
 from ms_summary_bridge.monitor.alarms.alarm_sink import AlarmSink
 from ms_summary_bridge.monitor.alarms.alarms import Alarms
 from ms_summary_bridge.monitor.alarms.device_rules import metrics_of_rules
+from ms_summary_bridge.monitor.alarms.incidents.board import Board
+from ms_summary_bridge.monitor.alarms.incidents.report import stack_now
 from ms_summary_bridge.monitor.alarms.stop import StopAgreement
 from ms_summary_bridge.monitor.model.config import Bounds, MonitorConfig
-from ms_summary_bridge.monitor.model.sample import Note, strict_numbers
+from ms_summary_bridge.monitor.model.sample import Note, Sample, strict_numbers
 from ms_summary_bridge.monitor.sinks.backends import make_sinks, require_backends, summary_directory
 from ms_summary_bridge.monitor.sinks.launch import RankCheck
 from ms_summary_bridge.monitor.sinks.run_record import choose_run_directory, describe_run
 from ms_summary_bridge.monitor.sinks.viewer_steps import NearBridge, ViewerSteps
 from ms_summary_bridge.monitor.sinks.writer import Sink, Writer
+from ms_summary_bridge.monitor.steps.beside import Beside
 from ms_summary_bridge.monitor.steps.call_queue import CallQueue, Patience
+from ms_summary_bridge.monitor.steps.own_numbers import OwnNumbers
 from ms_summary_bridge.monitor.steps.sampling import Sampling
 from ms_summary_bridge.monitor.steps.step_reader import StepReader
 from ms_summary_bridge.monitor.steps.step_tap import StepTap
@@ -114,6 +120,7 @@ class Recorder:
         `tells_beginnings` whether `StepTap.begin_step` will be called. The `watchdog` is told of every step, of where
         files go and of checkpoints; its alarms are recorded like others.
         """
+        self._began, self._thread = time.time(), threading.get_ident()
         self._place = place = self._given_place or find_process_rank()
         self.training = msgspec.structs.replace(
             training,
@@ -141,8 +148,10 @@ class Recorder:
         config = msgspec.structs.replace(
             self.config, metrics=(*self.config.metrics, *metrics_of_rules(self.config, self.training))
         )
+        several = place.ranks > 1 and self.config.aggregate
+        self._own = OwnNumbers(several, self.training, self.faults) if several else None
         self._sampling = Sampling(
-            config, measuring, self.alarms, self._writer.put, self.faults, wall_clock=self._wall_clock
+            config, measuring, self.alarms, self._writer.put, self.faults, wall_clock=self._wall_clock, own=self._own
         )
         measurement = self._sampling.measurement
         self.queue = CallQueue(
@@ -160,6 +169,7 @@ class Recorder:
             every=self.config.per_print_step,
             initial_step=training.initial_step,
         )
+        self._beside: Beside | None = None
         limits = self.config.callback.warn_on_value
         bounds = limits.get("loss", Bounds())
         divisor = training.loss_divisor  # of the loss as the network returns it
@@ -189,6 +199,10 @@ class Recorder:
             text = f"in this pipeline only ranks {valid[0]} to {valid[-1]}, its last stage, have the training's loss; "
             self.note("start", text + "that of rank 0 is another number", level=logging.INFO)
 
+    def listen(self, beside: Beside) -> None:
+        """What is told beside the outputs of steps is recorded with them, from now on."""
+        self._beside = self._reader.beside = beside
+
     def _make_sinks(self) -> list[Sink]:
         """Is called by the writing thread, because a disk may be slow."""
         if self.run_directory is None:
@@ -212,6 +226,16 @@ class Recorder:
             exit_code=self.config.exit_code,
             warn=self.faults.warn,
             put=lambda note: self._writer.put(note, is_late=True),
+            board=Board(
+                self.run_directory,
+                rank=self._place.rank,
+                host=self._place.host,
+                pid=os.getpid(),
+                window_secs=self.config.callback.cool_down,
+                began=self._began,
+            ),
+            rank=self._place.rank,
+            look=partial(stack_now, self._thread),
         )
         tell = self._tell if self._place.rank == 0 else None
         several: list[Sink] = []
@@ -242,6 +266,8 @@ class Recorder:
         """Deals with what was noted, on the writing thread."""
         self._hear_watchdog()
         self.queue.gather()
+        if self._own is not None:
+            self._own.refresh()
 
     def _hear_watchdog(self) -> None:
         for message in self._watchdog.hear():
@@ -276,7 +302,11 @@ class Recorder:
                 self.measuring.step_clock.pause(self._clock())
                 self.measuring.step_clock.settle()
                 self._sampling.measurement.close()
+                if self._own is not None:
+                    self._own.close()
         finally:
+            if self._beside is not None:
+                self._beside.end()
             self._writer.flush(self._patience.close_secs)  # the run's directory is known then
             self._hear_watchdog()
             self._writer.put(self._end_note(reason))
@@ -298,6 +328,20 @@ class Recorder:
         )
         level = logging.INFO if self.training.rank == 0 else None
         return Note(kind="end", step=self.step, wall_time=self._wall_clock(), text=text, fields=fields, level=level)
+
+    def read_own(self) -> tuple[int, dict[str, float]]:
+        """Returns the last step, which is read and dealt with now, and what it says of this rank, for the others."""
+        self.finish_step()
+        step, values = self._own.take() if self.queue.settle() and self._own is not None else (0, {})
+        return self.step, values if step == self.step else {}
+
+    def take_all(self, step: int, values: dict[str, float], text: str) -> None:
+        """Takes the values of a step over all ranks, by names below `all/`, and the same in words."""
+        said = f"all {self.training.ranks} ranks at step {step}: {text}"
+        steps = self.config.aggregate_steps
+        sample = Sample(step=step, interval_steps=steps, values=values, of_all=said)
+        sample.wall_time, sample.monotonic = self._wall_clock(), self._clock()
+        self._writer.put(sample)
 
     def finish_step(self) -> None:
         """Reads the step that has ended last, though no other begins."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import copy
 import os
+import time
 import weakref
 from collections.abc import Mapping
 from typing import Any, Final
@@ -15,11 +16,15 @@ from typing import Any, Final
 from ms_summary_bridge.monitor.alarm_commands import AlarmCommands
 from ms_summary_bridge.monitor.config.file import load_config
 from ms_summary_bridge.monitor.model.config import MonitorConfig
+from ms_summary_bridge.monitor.ranks.gathering import Gathering
 from ms_summary_bridge.monitor.recorder import Recorder
 from ms_summary_bridge.monitor.watchdog.watchdog_link import WatchdogLink
 from ms_summary_bridge.training.faults import Faults, guarded
+from ms_summary_bridge.training.phases import number_of
 
 __all__ = ["MonitorSession"]
+
+_COMPUTE: Final = number_of("compute")
 
 
 class MonitorSession:
@@ -29,7 +34,8 @@ class MonitorSession:
     """
 
     _commands: AlarmCommands | None = None
-    _of_training: tuple[str, ...] = ("_commands",)
+    _gathering: Gathering | None = None
+    _of_training: tuple[str, ...] = ("_commands", "_gathering")
     """Attributes that no copy has: their values are those of the class until a training begins."""
 
     def __init__(self, config: Mapping[str, Any] | str | os.PathLike[str] | MonitorConfig | bool) -> None:
@@ -90,12 +96,44 @@ class MonitorSession:
         """Waits until all that was recorded is written; returns False if that takes too long."""
         return self._recorder.flush(timeout_secs)
 
+    def _gather(self, number: int | None) -> None:
+        """Tells the other ranks of this one after a step, where the configuration says so; see `Gathering`.
+
+        Whatever this rank has seen or could not do, it comes: the others would wait for it. Only one that an alarm has
+        end alone, because the others do not answer, does not.
+        """
+        try:
+            if self.faults.is_forked or not self._config.enable or getattr(self._commands, "is_alone", False):
+                return
+            if self._gathering is None:
+                self._gathering = Gathering(
+                    self._config.aggregate,
+                    self._config.aggregate_steps,
+                    self.faults,
+                    lambda step, values, text: self._recorder.take_all(step, values, text),
+                )
+            if self._gathering.passes(number):
+                return
+            began, before = time.monotonic(), self._watchdog.heartbeat.phase
+            self._watchdog.heartbeat.turn(_COMPUTE, began)
+            self._gathering.end_step(number, self._read_own)
+            self._watchdog.heartbeat.turn(before, time.monotonic())
+            self._recorder.measuring.step_clock.spend("callbacks", time.monotonic() - began)
+        except Exception as error:
+            self.faults.fail("aggregate", error)
+
+    def _read_own(self) -> tuple[int, dict[str, float]]:
+        return self._recorder.read_own()
+
     def close(self) -> None:
         """Ends the recording of a training that did not end by itself."""
         self._end("")
 
     @guarded
     def _end(self, reason: str) -> None:
+        if self._gathering is not None:
+            self._gathering.end()
+            self._gathering = None
         self._recorder.measuring.leave()  # nothing of ours stays around other callbacks
         self._watchdog.beat("other")
         try:

@@ -58,8 +58,10 @@ def load(module: str, *, deferred: Iterable[str] = ()) -> ModuleType:
         module: Its full name.
         deferred: Modules that are loaded when they are used first.
     """
-    unused = () if "numpy" in sys.modules or "numpy" in (deferred := [*deferred]) else _UNUSED
-    stand_ins: dict[str, Any] = {name: _Deferred(name) for name in (*deferred, *unused)}
+    names = {*deferred}
+    if "numpy" not in names and "numpy" not in sys.modules:
+        names.update(_UNUSED)
+    stand_ins: dict[str, Any] = {name: _Deferred(name) for name in names}
     stand_ins["typing_extensions"] = None  # as if not installed: msgspec then takes what it needs from typing
     if hasattr(os, "uname"):
         stand_ins["platform"] = _Deferred("platform")

@@ -14,7 +14,7 @@ import msgspec
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.states.judgement import End, Evidence, Process
 
-__all__ = ["LossSeries", "RankFacts", "role_of"]
+__all__ = ["LossSeries", "RankFacts", "is_of_evaluation", "likeliest", "role_of"]
 
 _MOST_POINTS: Final = 120
 _MOST_TIMES: Final = 30
@@ -48,6 +48,16 @@ def role_of(tag: str) -> str:
     return _NUMBERS.get(tag.rpartition("/")[2], "")
 
 
+def is_of_evaluation(tag: str) -> bool:
+    """Whether a tag is of an evaluation, and not of the training itself."""
+    return _OF_EVALUATION.search(tag) is not None
+
+
+def likeliest(tag: str) -> tuple[bool, int]:
+    """Returns what the losses of a run are ordered by: the training's own first, the usual names before others."""
+    return is_of_evaluation(tag), _LIKELY.index(tag) if tag in _LIKELY else len(_LIKELY)
+
+
 class LossSeries(msgspec.Struct):
     """The newest points of one loss."""
 
@@ -56,11 +66,6 @@ class LossSeries(msgspec.Struct):
     values: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=_MOST_POINTS))
     times: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=_MOST_POINTS))
     """Seconds since the epoch."""
-
-    @property
-    def is_of_evaluation(self) -> bool:
-        """Whether it is not the training's own."""
-        return _OF_EVALUATION.search(self.tag) is not None
 
     @property
     def nonfinite_count(self) -> int:
@@ -178,12 +183,7 @@ class RankFacts(msgspec.Struct):
             return None
         return min(
             self.losses.values(),
-            key=lambda one: (
-                one.is_of_evaluation,
-                _LIKELY.index(one.tag) if one.tag in _LIKELY else len(_LIKELY),
-                -len(one.steps),
-                one.tag,
-            ),
+            key=lambda one: (*likeliest(one.tag), -len(one.steps), one.tag),
         )
 
     @property
@@ -223,7 +223,7 @@ class RankFacts(msgspec.Struct):
         bad = self._find_nonfinite()
         main = self.loss
         end, after = self.end, 0
-        if end is not None and main is not None and not main.is_of_evaluation:
+        if end is not None and main is not None and not is_of_evaluation(main.tag):
             since = max(end.wall_time, self.evaluated) + _AFTER_END_SECS
             after = len({step for step, time in zip(main.steps, main.times, strict=True) if time > since})
         if end is None and self.evaluated and main is None:
@@ -252,7 +252,7 @@ class RankFacts(msgspec.Struct):
         )
 
     def _find_nonfinite(self) -> tuple[str, int, int, int]:
-        own = [one for one in self.losses.values() if not one.is_of_evaluation] or list(self.losses.values())
+        own = [one for one in self.losses.values() if not is_of_evaluation(one.tag)] or list(self.losses.values())
         found: tuple[str, int, int, int] = ("", 0, 0, 0)
         for series in own:
             if series.times[-1] >= self.began and not math.isfinite(series.values[-1]):

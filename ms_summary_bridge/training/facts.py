@@ -50,6 +50,8 @@ class TrainingFacts(msgspec.Struct, kw_only=True):
         model_flops: Floating point operations of one step over all cards.
         peak_flops: Floating point operations per second that one card can do.
         parameters: Gives the trainable parameters: objects with `name` and `asnumpy()`.
+        gradient_names: Gives the names of the parameters that the optimizer has, in the order of its gradients.
+        is_local: Whether what the network returns is of this rank alone, before any reduction.
     """
 
     rank: int = 0
@@ -72,6 +74,8 @@ class TrainingFacts(msgspec.Struct, kw_only=True):
     model_flops: float | None = None
     peak_flops: float | None = None
     parameters: Callable[[], list[Any]] | None = None
+    gradient_names: Callable[[], list[str]] | None = None
+    is_local: bool = False
 
     @property
     def loss_ranks(self) -> range:
@@ -207,6 +211,7 @@ class Window(msgspec.Struct, _Rates, kw_only=True):
         tokens: Tokens of the timed steps; None when not known.
         overflows: Steps that overflowed.
         learning_rates: Reads the learning rates of the last step: `{"lr": ...}`, or one entry for each group.
+        local_squares: As StepOutputs, of the last step that has them.
     """
 
     last: StepFacts
@@ -218,6 +223,7 @@ class Window(msgspec.Struct, _Rates, kw_only=True):
     tokens: int | None = None
     overflows: int | None = None
     learning_rates: Callable[[], Mapping[str, float]] | None = None
+    local_squares: Any = None
 
     def add(self, facts: StepFacts) -> None:
         """Takes one more call."""
@@ -225,6 +231,8 @@ class Window(msgspec.Struct, _Rates, kw_only=True):
         self.steps += facts.steps
         if facts.overflow is not None:
             self.overflows = (self.overflows or 0) + (1 if facts.overflow else 0)
+        if facts.local_squares is not None:
+            self.local_squares = facts.local_squares
         if facts.secs is not None:
             self.time(facts.steps, facts.secs, facts.data_secs, facts.samples, facts.tokens)
 

@@ -31,6 +31,10 @@ class StepOutputs(msgspec.Struct):
         loss_scale: Of mixed precision, as the step used it.
         learning_rate: Of this step.
         grad_norm: Norm of all gradients; None for a step that overflowed, whose norm says nothing.
+        local_loss: This rank's own loss, before any reduction, where somebody says it beside `loss`.
+        local_squares: Sums of the squares of this rank's own gradients, of each parameter, before they are reduced: one
+            tensor or array that nobody has read yet.
+        sub_losses: What the loss is a sum of, by name.
     """
 
     loss: float | None = None
@@ -38,6 +42,9 @@ class StepOutputs(msgspec.Struct):
     loss_scale: float | None = None
     learning_rate: float | None = None
     grad_norm: float | None = None
+    local_loss: float | None = None
+    local_squares: Any = None
+    sub_losses: Mapping[str, float] = {}
 
 
 _Outputs = TypeVar("_Outputs", bound=StepOutputs)
@@ -128,7 +135,8 @@ def read_outputs(outputs: Any, into: type[StepOutputs] = StepOutputs) -> StepOut
 
     The loss is the only output, the first of a tuple or list (at any depth), or the entry `loss` of a dict; of several
     elements the mean counts, as in SummaryCollector. Training cells with loss scaling return (loss, overflow, scale);
-    MindFormers' return (loss, overflow, scale, learning rate) and the global norm behind it. `outputs` are the
+    MindFormers' return (loss, overflow, scale, learning rate) and the global norm behind it; with `local_norm: True`
+    the squares of each parameter's own gradients too, and their sizes (1.9.0, `wrapper.LocalNorm`). `outputs` are the
     `net_outputs` of MindSpore's callback parameters.
     """
     if isinstance(outputs, Mapping):
@@ -148,6 +156,8 @@ def read_outputs(outputs: Any, into: type[StepOutputs] = StepOutputs) -> StepOut
         found.learning_rate = to_number(outputs[3])
     if len(outputs) > 4 and not found.overflow:
         found.grad_norm = to_number(outputs[4])
+    if len(outputs) == 7 and not found.overflow:  # the last one is how many elements each parameter has
+        found.local_squares = outputs[5]
     return found
 
 

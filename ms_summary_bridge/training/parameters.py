@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from ms_summary_bridge.training.facts import TrainingFacts
+from ms_summary_bridge.training.flops import llama_flops_per_token
 
 __all__ = [
     "TrainingParameters",
@@ -20,6 +21,7 @@ __all__ = [
     "callbacks_of",
     "cards_with_own_data",
     "complete_facts",
+    "flops_per_token_of_model",
     "read_facts",
     "seq_length_of_model",
     "steps_of_first_call",
@@ -93,6 +95,7 @@ def read_facts(parameters: TrainingParameters, options: Mapping[str, Any]) -> Tr
         initial_step=initial_step,
         steps_before=initial_step if options.get("epochs") else None,
         loss_divisor=math.prod(max(1, int(options.get(name) or 1)) for name in summed),
+        is_local=str(parameters.get("parallel_mode") or "stand_alone") in ("stand_alone", "data_parallel"),
     )
 
 
@@ -192,13 +195,27 @@ def _count_earlier_epochs(facts: TrainingFacts, parameters: TrainingParameters) 
 
 def seq_length_of_model(parameters: TrainingParameters) -> int | None:
     """Returns `config.seq_length` of the network, or of one of those inside it; None where none has one."""
+    lengths = (getattr(config, "seq_length", None) for config in _configs(parameters))
+    return next((length for length in lengths if isinstance(length, int) and length > 0), None)
+
+
+def flops_per_token_of_model(parameters: TrainingParameters) -> float | None:
+    """Returns the operations of a token by the configuration of the network; None where it is not known how to count.
+
+    Raises:
+        Exception: A configuration that is not what its class says.
+    """
+    counts = (llama_flops_per_token(config) for config in _configs(parameters))
+    return next((count for count in counts if count is not None), None)
+
+
+def _configs(parameters: TrainingParameters) -> Iterator[Any]:
+    """Yields the configurations of the network, and of those inside it."""
     networks = [parameters.get("network"), parameters.get("train_network")]
     for _ in range(_DEPTH):
         for network in networks:
             for name in ("config", "model_config", "transformer_config"):
-                length = getattr(getattr(network, name, None), "seq_length", None)
-                if isinstance(length, int) and length > 0:
-                    return length
+                if (config := getattr(network, name, None)) is not None:
+                    yield config
         inner = (getattr(network, name, None) for network in networks for name in _INNER_NETWORKS)
         networks = [network for network in inner if network is not None]
-    return None

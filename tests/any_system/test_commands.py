@@ -99,3 +99,12 @@ def test_view_shows_mindspores_runs_and_ends(tmp_path: Path) -> None:
     finally:
         process.terminate()  # however it ends, its children do
         process.wait(60)
+
+
+def test_a_row_for_each_training_and_what_changed_between_two(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        put(tmp_path / "ms" / name, "mindspore-2.10-summary", MINDSPORE)
+    run("export", tmp_path / "ms", tmp_path / "table", "--format", "runs", "--sort", "-run")
+    with (tmp_path / "table" / "runs.csv").open(newline="", encoding="utf-8") as file:
+        assert [row["run"] for row in csv.DictReader(file)] == ["two", "one"]
+    assert run("diff", tmp_path / "ms" / "one", tmp_path / "ms" / "two").endswith("the same\n")

@@ -20,6 +20,7 @@ from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.convert.series import SeriesTable
 from ms_summary_bridge.convert.sink import RunSink
 from ms_summary_bridge.convert.task import ConvertOptions
+from ms_summary_bridge.errors import NoEventsError
 from ms_summary_bridge.files.records import LARGE_BYTES, encode_record
 from ms_summary_bridge.formats.wire import length_delimited, varint
 
@@ -191,7 +192,10 @@ def _tree(directory: Path) -> dict[str, bytes]:
 
 
 def _convert(source: Path, out: Path, form: LogFormat, options: ConvertOptions) -> tuple[object, dict[str, bytes]]:
-    report = convert_logdir(source, out, to=form.target, options=options)
+    try:
+        report = convert_logdir(source, out, to=form.target, options=options)
+    except NoEventsError as error:  # all of it is damaged
+        return str(error), _tree(out)
     return msgspec.to_builtins(report), _tree(out)
 
 

@@ -16,6 +16,7 @@ from ms_summary_bridge.events import Summary
 from ms_summary_bridge.values import Histogram
 from tests.bridge_scripts.runs import boards, events, output_of, script, series, summaries
 from tests.conftest import TESTS, MindInsightServer, TensorBoardServer
+from tests.monitor_run import strict_lines
 
 pytestmark = pytest.mark.mindspore
 
@@ -102,6 +103,22 @@ def test_a_cell_of_somebodys_own_without_a_reducer(base: Path) -> None:
 
 def test_mindspores_own_collector_gets_the_steps_of_every(base: Path) -> None:
     assert series(summaries(base / "collector"), NORM).steps == [1, 3, 6]
+
+
+@pytest.mark.parametrize("name", ["monitored", "monitored_pynative"])
+def test_the_monitor_reads_the_norms_of_the_steps_that_are_recorded(base: Path, name: str) -> None:
+    lines = strict_lines(base / name / "default" / "run" / "rank_0")
+    samples = {line["step"]: line["values"] for line in lines if line["kind"] == "sample"}
+    assert sorted(samples) == [1, 2, 3, 4, 5]
+    for step, values in samples.items():
+        values.pop("loss")
+        each = {
+            parameter: float(np.sqrt((array.astype(np.float64) ** 2).sum()))
+            for parameter, array in gradients(base, name, step).items()
+        }
+        right = {"local_grad_norm": sum(norm**2 for norm in each.values()) ** 0.5}
+        right.update({f"local_grad_norm/{parameter}": norm for parameter, norm in each.items()})
+        assert values == (pytest.approx(right, rel=1e-4) if step in (1, 2, 4) else {})
 
 
 def test_many_parameters_are_not_too_many(base: Path) -> None:

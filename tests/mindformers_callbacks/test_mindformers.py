@@ -47,7 +47,12 @@ def llama_config(directory: Path, mode: int, *callbacks: dict[str, Any], **more:
             "warmup_steps": 2,
             "total_steps": STEPS,
         },
-        "runner_wrapper": {"type": "CpuTrainOneStepCell", "scale_sense": 1.0, "use_clip_grad": True},
+        "runner_wrapper": {
+            "type": "CpuTrainOneStepCell",
+            "scale_sense": 1.0,
+            "use_clip_grad": True,
+            "local_norm": True,
+        },
         "model": {
             "arch": {"type": "LlamaForCausalLM"},
             "model_config": {
@@ -75,18 +80,30 @@ def llama_config(directory: Path, mode: int, *callbacks: dict[str, Any], **more:
     }
 
 
-def train(python: Path, directory: Path, config: dict[str, Any], *modules: str, **environment: str) -> str:
-    """Trains in `directory`, and returns what was said on the console."""
+def train(
+    python: Path, directory: Path, config: dict[str, Any], *modules: str, port: int = 0, **environment: str
+) -> str:
+    """Trains in `directory`, on two ranks that meet at `port` if it is given, and returns what the console showed."""
     directory.mkdir(parents=True, exist_ok=True)
     config_path = directory / "llama.yaml"
     config_path.write_text(yaml.safe_dump(config))
     script = TESTS / "mindformers_scripts" / "train_llama.py"
     log_path = directory / "console.txt"
+    program = [str(python)]
+    if port:
+        ranks = ("--worker_num=2", "--local_worker_num=2", "--join=True")
+        program = [str(python.parent / "msrun"), *ranks, f"--master_port={port}", f"--log_dir={directory / 'logs'}"]
     with log_path.open("wb") as log:  # no pipe: a writer process would hold it open
         process = subprocess.Popen(
-            [str(python), str(script), str(config_path), str(STEPS), *modules],
+            [*program, str(script), str(config_path), str(STEPS), *modules],
             cwd=directory,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "OM_MODULES_CACHE": str(directory / "modules"), **environment},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "OM_MODULES_CACHE": str(directory / "modules"),
+                "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",  # msrun starts the python it finds there
+                **environment,
+            },
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -98,7 +115,8 @@ def train(python: Path, directory: Path, config: dict[str, Any], *modules: str, 
             code = None
         finally:
             stop_process(process)
-    said = log_path.read_text(errors="replace")
+    logs = [log_path, *sorted((directory / "logs").glob("worker_*.log"))]
+    said = "\n".join(path.read_text(errors="replace") for path in logs)
     if code != 0:
         pytest.fail(f"train_llama.py ended with {code}:\n{said[-6000:]}", pytrace=False)
     return said
@@ -116,13 +134,13 @@ class Llama:
         self.directory = directory
         self.said = said
 
-    def journal(self) -> list[dict[str, Any]]:
+    def journal(self, rank: int = 0) -> list[dict[str, Any]]:
         """Returns the lines of the monitor's journal."""
-        path = self.directory / "monitor" / "llama" / "tiny" / "rank_0" / "metrics.jsonl"
+        path = self.directory / "monitor" / "llama" / "tiny" / f"rank_{rank}" / "metrics.jsonl"
         return [json.loads(line) for line in path.read_text().splitlines()]
 
-    def journal_series(self, name: str) -> dict[int, float]:
-        rows = [row for row in self.journal() if row["kind"] == "sample"]
+    def journal_series(self, name: str, rank: int = 0, kind: str = "sample") -> dict[int, float]:
+        rows = [row for row in self.journal(rank) if row["kind"] == kind]
         return {row["step"]: row["values"][name] for row in rows if name in row["values"]}
 
 
@@ -152,11 +170,30 @@ MONITOR = {
     "run_id": "tiny",
     "metrics": [
         "loss", "lr", "grad_norm", "loss_scale", "step_time", "samples_per_second", "tokens_per_second", "memory_usage",
+        "local_loss", "local_grad_norm", "local_grad_norms", "sub_losses", "mfu",
     ],
+    "peak_flops": 1e12,
     "tags": {"dataset": "random", "layers": 2},
     "warn_on_value": {"loss": 1.0},
 }  # fmt: skip
 BRIDGE = {"type": "SummaryBridgeMonitor", "collect_freq": 1}
+
+
+# Of a token, in each of two layers of width 64: the projections of queries, keys, values and the output, the scores and
+# their sums over the values of half of 32 tokens, and three matrices of 176; then the logits of 128 words. A
+# multiplication and an addition each, and twice as many on the way back.
+OPERATIONS = 3 * (2 * (4 * 2 * 64 * 64 + 2 * 2 * 64 * 16 + 3 * 2 * 64 * 176) + 2 * 64 * 128)
+
+
+def assert_joined(llama: Llama, norms: dict[int, float], rank: int) -> None:
+    """The norm over all parameters is made of those of each."""
+    rows = [row for row in llama.journal(rank) if row["kind"] == "sample"]
+    assert len(norms) == STEPS
+    for row in rows:
+        each = {name: value for name, value in row["values"].items() if name.startswith("local_grad_norm/")}
+        assert len(each) == 21
+        assert "local_grad_norm/model.layers.0.attention.wq.weight" in each
+        assert norms[row["step"]] == pytest.approx(sum(value**2 for value in each.values()) ** 0.5)
 
 
 @pytest.fixture(scope="class")
@@ -205,6 +242,20 @@ class Contract:
         assert sorted(samples) == list(range(2, STEPS + 1)), "the first step compiles, and has no rate"
         assert tokens == pytest.approx({step: rate * SEQ_LENGTH for step, rate in samples.items()})
 
+    def test_operations_are_counted_by_the_models_configuration(self, llama: Llama) -> None:
+        rates = llama.journal_series("tokens_per_second")
+        expected = {step: OPERATIONS * rate / 1e12 for step, rate in rates.items()}
+        assert llama.journal_series("mfu") == pytest.approx(expected)
+
+    def test_numbers_before_the_reduction_are_all_there_is_on_one_rank(self, llama: Llama) -> None:
+        assert llama.journal_series("local_loss") == llama.journal_series("loss")
+        norms = llama.journal_series("local_grad_norm")
+        assert norms == pytest.approx(llama.journal_series("grad_norm"), rel=1e-5)
+        assert_joined(llama, norms, 0)
+
+    def test_what_gets_no_number_is_named(self, llama: Llama) -> None:
+        assert "no number comes for sub_losses: MindFormers must say them: print_separate_loss: True" in llama.said
+
     def test_the_monitor_warns_and_says_where_things_are(self, llama: Llama) -> None:
         (warning,) = [row for row in llama.journal() if row["kind"] == "warning"]
         assert "loss" in json.dumps(warning)
@@ -252,6 +303,75 @@ class TestGraph(Contract):
 @pytest.mark.mindformers
 class TestPynative(Contract):
     """PYNATIVE mode, registered by `auto_register` with no import in the program."""
+
+    mode = PYNATIVE
+
+
+@pytest.fixture(scope="class")
+def ranks(request: pytest.FixtureRequest, mindformers_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Llama:
+    """The training of two ranks that all tests of a class look at."""
+    assert issubclass(request.cls, RanksContract)
+    directory = tmp_path_factory.mktemp("llama_ranks")
+    monitor = {**MONITOR, "save_dir": str(directory / "monitor"), "aggregate": True, "aggregate_steps": 2}
+    monitor |= {"backend": ["local"], "warn_on_value": {}}
+    parallel = {"parallel_mode": 0, "gradients_mean": True, "full_batch": False}
+    config = llama_config(directory, request.cls.mode, monitor, use_parallel=True, parallel=parallel)
+    config["parallel_config"]["data_parallel"] = 2
+    said = train(mindformers_python, directory, config, "ms_summary_bridge.mindformers", port=8161 + request.cls.mode)
+    return Llama(directory, said)
+
+
+class RanksContract:
+    """What holds in both modes on two ranks, each with data of its own."""
+
+    mode: int
+
+    def test_each_rank_records_what_mflossmonitor_says_there(self, ranks: Llama) -> None:
+        for rank in (0, 1):
+            for ours, theirs in (("loss", "loss"), ("grad_norm", "grad-norm"), ("lr", "learning-rate")):
+                expected = board_series(ranks.directory / "mindformers" / f"rank_{rank}", theirs)
+                assert sorted(expected) == list(range(1, STEPS + 1))
+                journal = ranks.journal_series(ours, rank)
+                assert {step: float(np.float32(value)) for step, value in journal.items()} == expected
+
+    def test_a_ranks_own_numbers_are_those_before_the_reduction(self, ranks: Llama) -> None:
+        losses, norms = (
+            [ranks.journal_series(name, rank) for rank in (0, 1)] for name in ("local_loss", "local_grad_norm")
+        )
+        assert losses == [ranks.journal_series("loss", rank) for rank in (0, 1)]
+        reduced = [ranks.journal_series("grad_norm", rank) for rank in (0, 1)]
+        assert reduced[0] == reduced[1]
+        for step in range(1, STEPS + 1):
+            assert losses[0][step] != losses[1][step]
+            assert norms[0][step] != norms[1][step]
+            assert reduced[0][step] < (norms[0][step] + norms[1][step]) / 2, "the mean of two vectors is shorter"
+        for rank in (0, 1):
+            assert_joined(ranks, norms[rank], rank)
+
+    def test_rank_0_has_the_values_of_all(self, ranks: Llama) -> None:
+        losses = [ranks.journal_series("loss", rank) for rank in (0, 1)]
+        means = ranks.journal_series("all/loss/mean", 0, "all")
+        assert means == pytest.approx({step: (losses[0][step] + losses[1][step]) / 2 for step in (2, 4, 6)})
+        assert sorted(ranks.journal_series("all/step_time/slowest_rank", 0, "all")) == [2, 4, 6]
+        assert not ranks.journal_series("all/loss/mean", 1, "all")
+        assert "Traceback" not in ranks.said
+
+    def test_operations_are_those_of_both_cards(self, ranks: Llama) -> None:
+        rates = ranks.journal_series("tokens_per_second")
+        expected = {step: OPERATIONS * rate / (2 * 1e12) for step, rate in rates.items()}
+        assert ranks.journal_series("mfu") == pytest.approx(expected)
+
+
+@pytest.mark.mindformers
+class TestGraphRanks(RanksContract):
+    """GRAPH mode on two ranks, by msrun."""
+
+    mode = GRAPH
+
+
+@pytest.mark.mindformers
+class TestPynativeRanks(RanksContract):
+    """PYNATIVE mode on two ranks, by msrun."""
 
     mode = PYNATIVE
 
@@ -323,6 +443,31 @@ class TestByHand:
         told = by_hand["steps"]["5"]
         assert bridged(by_hand, 5) == told["monitor"] == [[45, 3], [50, 3], [55, 3], [60, 3], [65, 4]]
         assert (told["begun"], told["ended"]) == ([0, 20], [20])
+
+    def test_what_mindformers_tells_of_a_step_is_taken_before_it_is_gone(self, by_hand: dict[str, Any]) -> None:
+        """As it is told: parts and device loss are of two interleaved micro batches."""
+        heard = by_hand["others"]
+        norms = {"local_grad_norm": 3**0.5, "local_grad_norm/layer_0": 1.0, "local_grad_norm/layer_1": 2**0.5}
+        assert heard["steps"] == [
+            {
+                "loss": 3.0,
+                "local_loss": 2.0 * step,
+                "lm_loss": step,
+                "load_balancing_loss": step + 0.5,
+                "mtp_loss": step + 1,
+                "indexer_loss": step + 1.5,
+                **{name: pytest.approx(value) for name, value in norms.items()},
+            }
+            for step in (1, 2, 3)
+        ]
+        assert all("lm_loss" not in row for row in heard["sinks"]), "MindFormers adds up over the steps of a sink"
+        assert all(row["local_loss"] == 3.0 for row in heard["sinks"])
+        assert heard["steps left"] == heard["sinks left"] == [["is_zbv"], []], "MindFormers' own, nothing of ours"
+
+    def test_operations_of_newer_models_are_counted_by_mindformers(self, by_hand: dict[str, Any]) -> None:
+        """Of 5 sequences of 16 tokens: three layers with a group of keys and values for two heads, and the logits."""
+        layer = 2 * 2 * 8 * 8 + 2 * 2 * 8 * 4 + 2 * 2 * 8 * 8 + 3 * 2 * 8 * 20
+        assert by_hand["operations"] == {"newer": 5 * 16 * 3 * (3 * layer + 2 * 8 * 50), "none": None}
 
     def test_mindformers_tells_every_problem_of_a_configuration(self, by_hand: dict[str, Any]) -> None:
         fault = by_hand["fault"]

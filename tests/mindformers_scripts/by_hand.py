@@ -17,8 +17,11 @@ from typing import Any
 from unittest import mock
 
 import mindspore
-from mindformers.core.callback import MFLossMonitor, build_callback
-from mindspore import Tensor, nn
+from mindformers.core.callback import MFLossMonitor, TrainingStateMonitor, build_callback
+from mindformers.parallel_core.training_graph.loss_func import get_device_local_loss
+from mindformers.parallel_core.transformer_config import TransformerConfig
+from mindformers.utils.parameter_register import parameter_register
+from mindspore import Tensor, nn, ops
 from mindspore.train.callback import RunContext
 from mindspore.train.callback._callback import InternalCallbackParam
 
@@ -164,6 +167,66 @@ def read_outputs(directory: Path) -> dict[int, Any]:
     return journals
 
 
+def hear_others(directory: Path) -> dict[str, Any]:
+    """What is in the journal of what MindFormers' own callbacks tell, which come before ours, and what is left on them.
+
+    In data sinks of several steps it adds up what it tells.
+    """
+    names = ("lm_loss", "aux_loss", "mtp_loss", "indexer_loss")
+    for name in names:
+        parameter_register.register(name, Tensor([0.0], mindspore.float32))
+    heard = {}
+    for kind, more in (("steps", {}), ("sinks", {"dataset_sink_mode": True, "sink_size": 4})):
+        losses = MFLossMonitor(
+            micro_batch_interleave_num=2, dataset_size=3, is_moe_model=True, is_mtp_model=True, origin_epochs=1,
+            global_batch_size=2,
+        )  # fmt: skip
+        losses.print_separate_loss = True  # which it switches off for an older model
+        state = TrainingStateMonitor(origin_epochs=1, dataset_size=3, config={"device_local_loss_format": "log"})
+        monitor = MindSporeTransformersMonitor(
+            interval=0, backend="local", save_dir=str(directory), project=f"others-{kind}", run_id="run",
+            metrics=["loss", "local_loss", "local_grad_norm", "local_grad_norms", "sub_losses"],
+        )  # fmt: skip
+        optimizer = SimpleNamespace(learning_rate=Tensor(0.5), parameters=[Tensor([1.0]), Tensor([1.0])])
+        for number, parameter in enumerate(optimizer.parameters):
+            parameter.name = f"layer_{number}"
+        parameters = make_parameters(
+            losses, state, monitor, model=SimpleNamespace(optimizer=optimizer), parallel_mode="semi_auto_parallel",
+            mode="train", **more,
+        )  # fmt: skip
+        context = RunContext(parameters)
+        before = [dict(vars(callback)) for callback in (losses, state)]
+        with monitor:
+            monitor.on_train_begin(context)
+            for step in (1, 2, 3):
+                parameters.cur_step_num = step
+                for callback in (losses, state, monitor):
+                    callback.on_train_step_begin(context)
+                for number, name in enumerate(names):
+                    ops.assign(parameter_register.get(name), Tensor([2.0 * step + number], mindspore.float32))
+                ops.assign(get_device_local_loss(), Tensor([4.0 * step], mindspore.float32))
+                parameters.net_outputs = OUTPUTS[7]
+                for callback in (losses, state, monitor):
+                    callback.on_train_step_end(context)
+            monitor.on_train_epoch_end(context)
+            monitor.on_train_end(context)
+        after = [dict(vars(callback)) for callback in (losses, state)]
+        heard[kind] = [row["values"] for row in read_journal(directory / f"others-{kind}")]
+        heard[f"{kind} left"] = [sorted(new.keys() - old.keys()) for new, old in zip(after, before, strict=True)]
+    return heard
+
+
+def count_operations() -> dict[str, float | None]:
+    """The operations of a step of a newer model, by its configuration; nothing for a network without one."""
+    config = TransformerConfig(
+        num_layers=3, hidden_size=8, num_attention_heads=2, num_query_groups=1, ffn_hidden_size=20, vocab_size=50,
+        seq_length=16, hidden_act="silu", gated_linear_unit=True, kv_channels=4,
+    )  # fmt: skip
+    model = SimpleNamespace(network=SimpleNamespace(get_gpt_transformer_config=lambda: config))
+    counted = options(make_parameters(MFLossMonitor(global_batch_size=5), model=model))
+    return {"newer": counted["model_flops"], "none": options(make_parameters())["model_flops"]}
+
+
 def find_fault() -> str:
     """How MindFormers tells of a configuration with two problems."""
     try:
@@ -214,6 +277,8 @@ def main(directory: Path) -> None:
         "outputs": read_outputs(directory),
         "refusals": find_refusals(directory),
         "pynative": call_as_pynative(directory),
+        "others": hear_others(directory),
+        "operations": count_operations(),
     }
     print(json.dumps(results))
 

@@ -9,6 +9,7 @@ Each MODULE is imported first, as a program does that uses callbacks of a packag
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Iterator
 
@@ -39,8 +40,8 @@ class CpuTrainOneStepCell(MFTrainOneStepCell):  # type: ignore[misc]
 
 
 def samples(count: int) -> Iterator[tuple[np.ndarray]]:
-    """Yields rows of tokens, one more than a sequence holds: its last is only a label."""
-    generator = np.random.default_rng(1)
+    """Yields rows of tokens, one more than a sequence holds: its last is only a label. Each rank has its own."""
+    generator = np.random.default_rng(1 + int(os.environ.get("RANK_ID", "0")))
     for _ in range(count):
         yield (generator.integers(3, VOCABULARY, SEQ_LENGTH + 1).astype(np.int32),)
 

@@ -115,6 +115,8 @@ def test_every_key_is_taken_and_arrives() -> None:
         "backend": ["wandb", "LOCAL"],
         "interval": "auto",
         "metrics": ["loss", {"name": "grad_norm", "from_step": 10}, {"update_ratio": {"to_step": 1e3}}],
+        "aggregate": ["loss", "temperature"],
+        "aggregate_steps": 50,
         "csv": True,
         "prometheus_dir": "/textfiles",
         "max_journal_bytes": 1 << 20,
@@ -161,6 +163,7 @@ def test_every_key_is_taken_and_arrives() -> None:
         MetricConfig(name="grad_norm", from_step=10),
         MetricConfig(name="update_ratio", to_step=1000),
     )
+    assert config.aggregate == ("loss", "temperature")
     callback = config.callback
     assert (callback.warn_after_steps, callback.cool_down, callback.log_level) == (50, 0.0, "WARNING")
     assert config.save_best_ckpt
@@ -170,7 +173,7 @@ def test_every_key_is_taken_and_arrives() -> None:
     assert config.alerts == ()
     assert [action.kind for action in config.alert_actions] == ["log", "stop"]
     for name in given.keys() - {
-        "run_id", "backend", "metrics", "callback", "watchdog", "alerts", "alert_actions"
+        "run_id", "backend", "metrics", "aggregate", "callback", "watchdog", "alerts", "alert_actions"
     }:  # fmt: skip
         assert getattr(config, name) == given[name], name
 

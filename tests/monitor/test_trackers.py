@@ -301,6 +301,50 @@ def test_a_training_goes_on_while_its_client_hangs(
     assert log.read_text() == ""
 
 
+FORKING = """
+import os, signal, sys, time
+from ms_summary_bridge.monitor import Monitor
+with Monitor({"interval": 0, "backend": "swanlab", "save_dir": sys.argv[1], "run_id": "run", "watchdog": False}) as m:
+    m.step(loss=1.0)
+    m.step(loss=2.0)
+    while not os.path.exists(sys.argv[1] + "/record") or "loss" not in open(sys.argv[1] + "/record").read():
+        time.sleep(0.05)
+    if os.fork() == 0:
+        time.sleep(3 if sys.argv[2] == "ends" else 20)
+        sys.exit(0)
+    if sys.argv[2] == "ends":
+        os.wait()
+    else:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("how", ["ends", "killed"])
+def test_a_fork_of_the_training_neither_ends_the_run_nor_keeps_it(tmp_path: Path, package: Path, how: str) -> None:
+    """A data worker may outlive a training that was killed, and holds all that it had open."""
+    package.write_text(GOOD)
+    with (tmp_path / "said").open("w") as said:  # a pipe would be held open by the fork
+        done = subprocess.run(
+            [sys.executable, "-c", FORKING, str(tmp_path), how],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(package.parent), str(ROOT)])},
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            timeout=100,
+            check=False,
+        )
+    assert done.returncode == (0 if how == "ends" else -9), (tmp_path / "said").read_text()
+    deadline = time.monotonic() + 30
+    while record(tmp_path)[-1][0] != "finish":
+        assert time.monotonic() < deadline, record(tmp_path)
+        time.sleep(0.1)
+    ends = [line for line in record(tmp_path) if line[0] == "finish"]
+    assert ends == [
+        ["finish", {} if how == "ends" else {"state": "crashed", "error": "the training has ended without a word"}]
+    ]
+    assert record(tmp_path)[1][1]["loss"] == 1.0
+
+
 def test_ranks_are_runs_of_one_group_with_places_of_their_own(tmp_path: Path) -> None:
     abouts = [make(tmp_path, Warned(), rank=rank, ranks=2)._about for rank in (0, 1)]
     assert [(about["name"], about["group"]) for about in abouts] == [("run-rank-0", "run"), ("run-rank-1", "run")]

@@ -26,6 +26,7 @@ ENDS = {
     "ctrl-c": lambda: os.kill(os.getpid(), signal.SIGINT),
     "well": lambda: None,
     "hang": lambda: time.sleep(4),
+    "hang for long": lambda: time.sleep(120),
 }
 
 

@@ -97,8 +97,22 @@ def test_a_leg_that_fails_ends_the_measuring() -> None:
 
 
 def test_memory_gives_json(run_bench) -> None:
-    outcome = json.loads(run_bench("memory", "--small-mib", "1", "--large-mib", "2", "--json"))
-    assert [result["file_mib"] for result in outcome["memory"]] == [1, 2]
+    outcome = json.loads(run_bench("memory", "--small-mib", "1", "--large-mib", "2", "--only", "scalars", "--json"))
+    found = [(result["kind"], result["file_mib"]) for result in outcome["memory"]]
+    assert found == [("scalars", 1), ("scalars", 2), ("scalars of TensorBoard", 1), ("scalars of TensorBoard", 2)]
+    assert outcome["growth_mib"].keys() == {"scalars", "scalars of TensorBoard"}
+
+
+def test_scale_measures_runs_and_sizes(run_bench) -> None:
+    outcome = json.loads(run_bench("scale", "--runs", "3", "--mib", "1", "--json"))["scale"]
+    assert outcome["runs"]["cpu"] > 0
+    assert [size["mib"] for size in outcome["sizes"]] == [1]
+
+
+def test_plugin_compares_the_first_answers(run_bench) -> None:
+    pytest.importorskip("tensorboard")
+    outcome = json.loads(run_bench("plugin", "--scalars", "20000", "--pairs", "1", "--json"))["plugin"]
+    assert outcome["cpu_ratio"]["median"] > 0
 
 
 def test_follow_gives_json(tmp_path: Path) -> None:

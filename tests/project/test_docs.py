@@ -188,14 +188,24 @@ def test_what_goes_on_runs_until_it_is_ended(workplace: Path, words: tuple[str, 
 
 
 # test_quickstart.py runs the quickstart and MindInsight, test_site.py builds the site, tools/test is what runs this.
+BENCHES = (
+    "callback",
+    "convert --json > measured.json",
+    "convert --from measured.json --markdown",
+    "convert --from measured.json --chart speed.svg",
+    "memory",
+    "scale",
+    "plugin",
+)
 OTHER_COMMANDS = {
     ("./tools/quickstart",),
     ("./tools/quickstart", "--check"),
     ("./tools/test",),
     ("./tools/environment", "mindinsight"),
     ("mkdocs", "build", "--strict", "--quiet", "--site-dir"),
-    ("./tools/bench", "callback"),
+    *(("./tools/bench", *words.split()) for words in BENCHES),
     ("./tools/matrix",),
+    ("./tools/ascend_check", "--seconds", "600", "--npus", "8"),
     ("python", "-m", "ipykernel", "install", "--user", "--name", "mindspore"),
     ("tensorboard", "--logdir"),
     ("mindinsight", "start", "--summary-base-dir"),

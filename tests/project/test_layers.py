@@ -47,6 +47,7 @@ FOREIGN: dict[str, set[str]] = {
         "monitor.checkpoints.checkpoint_start",
         "monitor.checkpoints.checkpoint_weights",
         "monitor.metrics",
+        "monitor.ranks.gathering",
         "monitor.steps.neighbours",
         "monitor.trial_training",
         "training",

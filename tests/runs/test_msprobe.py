@@ -266,6 +266,12 @@ def test_columns_are_read_for_pandas_too(tmp_path: Path) -> None:
     assert table.problems == [], "texts are no problem"
 
 
+def test_they_are_not_followed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_first(tmp_path / "probe", 0)
+    assert main(["convert", str(tmp_path / "probe"), str(tmp_path / "out"), "--follow"]) == 2
+    assert "tables of msprobe are not followed" in capsys.readouterr().err
+
+
 def test_verify_says_that_it_has_no_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_first(tmp_path / "probe", 0)
     convert_logdir(tmp_path / "probe", tmp_path / "out")

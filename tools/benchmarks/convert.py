@@ -164,6 +164,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the program `mindinsight`; `tools/environment mindinsight` makes the one that is found by itself",
     )
     parser.add_argument("--chart", type=Path, metavar="FILE.svg", help="also draw the ratios")
+    parser.add_argument("--markdown", action="store_true", help="print the table as Markdown, as docs/speed.md has it")
     parser.add_argument(
         "--from",
         dest="measured",
@@ -178,6 +179,8 @@ def run(arguments: argparse.Namespace) -> int:
     results = _measure_cases(arguments) if arguments.measured is None else _load(arguments.measured)
     if arguments.json:
         print(msgspec.json.encode({"convert": results}).decode())
+    elif arguments.markdown:
+        print(markdown_table(results))
     else:
         _print_results(results, is_judged=not arguments.quick)
     if arguments.chart:
@@ -310,6 +313,22 @@ class _Measurement:
 
 def _median(seconds: list[Seconds]) -> Seconds:
     return Seconds(spread([each.wall for each in seconds]).median, spread([each.cpu for each in seconds]).median)
+
+
+def markdown_table(results: list[Result]) -> str:
+    """Returns the table of docs/speed.md."""
+    lines = [
+        "| case | against | min | median | max | target | ours, s | theirs, s |",
+        "|---|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for result in results:
+        ratio = result.wall_ratio if result.counts == "wall" else result.cpu_ratio
+        numbers = (f"{ratio.min:.3g}", f"{ratio.median:.3g}", f"{ratio.max:.3g}")
+        target = f"{result.target:g}{'' if result.is_met else ', missed'}" if result.target else ""
+        ours, theirs = (getattr(leg, result.counts) for leg in (result.ours, result.theirs))
+        cells = (result.case, result.peer, *numbers, target, f"{ours:.2f}", f"{theirs:.2f}")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def _print_results(results: list[Result], *, is_judged: bool) -> None:

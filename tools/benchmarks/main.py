@@ -7,11 +7,11 @@ import compileall
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import binning, callback, convert, follow, memory, monitor, plugin, scale
+from benchmarks import binning, callback, convert, follow, llama, memory, monitor, plugin, ranks, scale
 
 _PACKAGE = Path(__file__).resolve().parent.parent.parent / "ms_summary_bridge"
 
-SUBCOMMANDS = (convert, memory, scale, plugin, follow, callback, monitor, binning)
+SUBCOMMANDS = (convert, memory, scale, plugin, follow, callback, monitor, ranks, llama, binning)
 """Each module has `NAME`, a docstring, `add_arguments(parser)` and `run(arguments) -> int`."""
 
 

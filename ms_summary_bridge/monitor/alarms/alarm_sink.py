@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import json
 import os
 from collections.abc import Callable
 from typing import Final
 
+import psutil
+
 from ms_summary_bridge.files.atomic import replace_file
 from ms_summary_bridge.monitor.alarms.actions.message import (
     OUTSIDE,
+    STEP_METRICS,
     AlertSource,
     message_text,
     name_action,
     outcome_note,
 )
-from ms_summary_bridge.monitor.alarms.actions.runner import ActionRunner
 from ms_summary_bridge.monitor.alarms.alarms import Alarms
 from ms_summary_bridge.monitor.alarms.alert_note import AlertNote, describe_checkpoint
+from ms_summary_bridge.monitor.alarms.incidents.board import Board
+from ms_summary_bridge.monitor.alarms.incidents.desk import IncidentDesk
+from ms_summary_bridge.monitor.alarms.incidents.report import make_report, say_cann_log
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.alert_config import ActionConfig
 from ms_summary_bridge.monitor.model.sample import Note, Sample
@@ -34,7 +40,8 @@ _CLOSE_SECS: Final = 15.0
 class AlarmSink(Sink):
     """Shows samples to the rules, and does what alarms ask for.
 
-    `put` takes notes from any thread, also while all is being closed. `exit_code` is for the report.
+    `put` takes notes from any thread, also while all is being closed. `exit_code` is for the report. `board` is where
+    ranks tell each other of incidents, and `look` gives the stack of the thread that trains, innermost frame first.
     """
 
     def __init__(
@@ -46,6 +53,9 @@ class AlarmSink(Sink):
         exit_code: int | None,
         warn: Callable[[str, str], None],
         put: Callable[[Note], None],
+        board: Board,
+        rank: int = 0,
+        look: Callable[[], list[str]] = list,
     ) -> None:
         self._alarms = alarms
         self._origin = origin
@@ -54,13 +64,19 @@ class AlarmSink(Sink):
         self._warn = warn
         self._put = put
         self._has_reported = False
-        self._runner = ActionRunner(origin, self._hear)
+        self._board = board
+        self._rank = rank
+        self._look = look
+        self._desk = IncidentDesk(origin, board, rank=rank, role="training", outcome=self._hear, left=self._leave)
         self.outcomes: list[tuple[str, str]] = []
         """What became of actions for the outside: name and problem, empty for none."""
 
     def open(self) -> None:
         """Tells the ranks where to agree on a stop, and the rules what the run had reached before."""
         self._alarms.stop.open(self._origin.run_directory)
+        if self._rank == 0 and self._origin.ranks > 1:
+            with contextlib.suppress(OSError):
+                self._board.clear()
         self._alarms.recall(self._directory)
 
     def write_sample(self, sample: Sample) -> None:
@@ -71,10 +87,19 @@ class AlarmSink(Sink):
         """Does what an alarm asks for."""
         if not isinstance(note, AlertNote):
             return
+        outside = [action for action in note.actions if action.kind in OUTSIDE]
+        if outside:
+            report = make_report(
+                note.alert,
+                self._origin.host,
+                phase="compute" if note.alert.metric in STEP_METRICS else "",
+                stack=self._look(),
+                checkpoint=note.checkpoint,
+                stops=any(action.kind == "stop" for action in note.actions),
+            )
+            self._desk.tell(outside, note.alert, report)
         for action in note.actions:
-            if action.kind in OUTSIDE:
-                self._runner.put(action, note.alert)
-            elif action.kind == "dump_stacks":
+            if action.kind == "dump_stacks":
                 self._dump_stacks(note.alert)
             elif action.kind == "stop" and not self._has_reported:
                 self._has_reported = True  # what came first is the reason; what follows from it is in the journal
@@ -82,7 +107,7 @@ class AlarmSink(Sink):
 
     def close(self) -> None:
         """Waits until the outside knows what it can."""
-        if not self._runner.close(_CLOSE_SECS):
+        if not self._desk.close(_CLOSE_SECS):
             self._warn("actions", "the end of the training came before all actions of alarms were done")
 
     def _hear(self, action: ActionConfig, alert: Alert, problem: str) -> None:
@@ -92,6 +117,9 @@ class AlarmSink(Sink):
         self._put(note)
         if problem:
             self._warn(f"action {name}", note.text)
+
+    def _leave(self, action: ActionConfig, alert: Alert, rank: int) -> None:
+        self._put(outcome_note(name_action(action, self._alarms.actions), alert, "", told_by=rank))
 
     def _path(self, name: str) -> str:
         os.makedirs(self._directory, exist_ok=True)
@@ -107,6 +135,7 @@ class AlarmSink(Sink):
 
     def _report(self, note: AlertNote) -> None:
         alert, checkpoint = note.alert, note.checkpoint
+        cann = say_cann_log(os.getpid(), psutil.Process().create_time())
         content = {
             "alert": alert.plain(),
             "since_step": alert.first_step,
@@ -117,8 +146,10 @@ class AlarmSink(Sink):
             "rank": alert.rank,
             "ranks": self._origin.ranks,
             "exit_code": self._exit_code,
+            "cann_log": cann,
         }
         text = f"{message_text(alert, self._origin)}\n{describe_checkpoint(checkpoint)}\n"
+        text += "".join(f"CANN's log: {line}\n" for line in cann)
         try:
             for ending, body in (("json", json.dumps(content, indent=1) + "\n"), ("txt", text)):
                 replace_file(self._path(f"{REPORT}.{ending}"), body.encode(errors="backslashreplace"))

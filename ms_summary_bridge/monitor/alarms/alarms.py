@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ms_summary_bridge.monitor.alarms.actions.message import OUTSIDE
+from ms_summary_bridge.monitor.alarms.actions.message import OUTSIDE, STEP_METRICS
 from ms_summary_bridge.monitor.alarms.alert_note import alert_note, watchdog_note
 from ms_summary_bridge.monitor.alarms.device_rules import is_of_device, memory_limits
 from ms_summary_bridge.monitor.alarms.earlier import read_level
@@ -31,9 +31,6 @@ from ms_summary_bridge.training.facts import StepFacts, TrainingFacts
 from ms_summary_bridge.training.faults import Faults
 
 __all__ = ["Alarms", "list_actions"]
-
-_OF_STEPS: Final = ("loss", "grad_norm", "loss_scale", "overflow", "step_time", "data_time")
-"""What is known of every step, whether it is measured or not."""
 
 _LEVELS: Final = {"info": logging.INFO, "warning": logging.WARNING, "critical": logging.CRITICAL}
 _KEPT: Final = 64  # checkpoints that are remembered
@@ -97,7 +94,7 @@ class Alarms:
         try:
             metrics = make_rule(alert.rule, params).metrics
             for rules, is_of_steps in ((self._steps, True), (self._samples, False)):
-                if any((name in _OF_STEPS) == is_of_steps for name in metrics):
+                if any((name in STEP_METRICS) == is_of_steps for name in metrics):
                     rules.append(_Armed(make_rule(alert.rule, params), alert, actions, cool_down))
         except Exception as error:
             self._faults.warn(f"rule {alert.rule}", f"the rule {alert.rule} is left out: {error!r}")
@@ -141,7 +138,7 @@ class Alarms:
         if not self._steps:
             return
         values = dict(given)
-        for name in _OF_STEPS:
+        for name in STEP_METRICS:
             if (value := getattr(facts, name)) is not None:
                 values[name] = float(value)
         if self._training.lacks_loss:
@@ -154,9 +151,9 @@ class Alarms:
 
     def observe_sample(self, sample: Sample) -> None:
         """Takes one sample, on the thread that writes."""
-        if not self._samples:
+        if not self._samples or sample.of_all:
             return
-        values = {name: value for name, value in sample.values.items() if name not in _OF_STEPS}
+        values = {name: value for name, value in sample.values.items() if name not in STEP_METRICS}
         self._seen.update(values)
         if "npu_memory" in values or "gpu_memory" in values:
             totals = memory_totals()

@@ -16,7 +16,7 @@ from ms_summary_bridge.monitor.config.walk import Describe, Form, Marks, Walk
 from ms_summary_bridge.monitor.model.alert_config import AlertConfig
 from ms_summary_bridge.monitor.model.config import Bounds, MetricConfig
 from ms_summary_bridge.monitor.model.keys import key
-from ms_summary_bridge.monitor.model.metric_names import ALIASES, METRICS, resolve
+from ms_summary_bridge.monitor.model.metric_names import AGGREGATES, ALIASES, DEFAULT_AGGREGATE, METRICS, resolve
 from ms_summary_bridge.monitor.model.rule_keys import RULE_KEYS
 
 __all__ = ["FORMS"]
@@ -90,6 +90,28 @@ def _describe_metric(describe: Describe) -> dict[str, Any]:
 
 def _describe_metric_name(describe: Describe) -> dict[str, Any]:
     return {"enum": [*METRICS, *ALIASES]}
+
+
+def _check_aggregate(walk: Walk, value: Any, path: str, marks: Marks) -> Any:
+    """Returns the metrics: some for true, none for false, one by its name, or a list."""
+    if isinstance(value, bool):
+        return DEFAULT_AGGREGATE if value else ()
+    given = [value] if isinstance(value, str) else value
+    if not isinstance(given, list):
+        return walk.problems.add(path, f"must be true, false or a list of metrics, got {show(value)}")
+    names = []
+    for number, name in enumerate(given):
+        inner = path if isinstance(value, str) else join_path(path, number)
+        found = _check_metric_name(walk, name, inner, marks)
+        if found is not INVALID and found not in AGGREGATES:
+            found = walk.problems.add(inner, f"{found!r} has no value over ranks; there are {', '.join(AGGREGATES)}")
+        names.append(found)
+    return INVALID if INVALID in names else tuple(dict.fromkeys(names))
+
+
+def _describe_aggregate(describe: Describe) -> dict[str, Any]:
+    names = [*AGGREGATES, *(alias for alias, name in ALIASES.items() if name in AGGREGATES)]
+    return {"anyOf": [{"type": "boolean"}, {"enum": names}, {"type": "array", "items": {"enum": names}}]}
 
 
 def _check_limits(walk: Walk, value: Any, path: str, marks: Marks) -> Any:
@@ -209,6 +231,7 @@ def _describe_alerts(describe: Describe) -> dict[str, Any]:
 
 FORMS: Final[dict[Any, Form]] = {
     **ACTION_FORMS,
+    "aggregate": Form(_check_aggregate, _describe_aggregate),
     "alerts": Form(_check_alerts, _describe_alerts),
     "directory name": Form(
         _check_directory_name, lambda describe: {"type": ["string", "integer"], "pattern": _DIRECTORY_NAME}

@@ -58,6 +58,12 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
         """Returns it as strict JSON holds it: a number that is not finite becomes its text."""
         return {name: _plain(value) for name, value in msgspec.structs.asdict(self).items()}
 
+    @classmethod
+    def restore(cls, plain: dict[str, Any]) -> Alert:
+        """Returns what `plain` was made of, but for numbers inside of `fields`."""
+        numbers = {name: float(plain[name]) for name in ("value", "bound") if isinstance(plain.get(name), str)}
+        return msgspec.convert({**plain, **numbers}, cls)
+
     def headline(self) -> str:
         """Returns rule, step, rank and what happened, in one line."""
         epoch = "" if self.epoch is None else f", epoch {self.epoch}"

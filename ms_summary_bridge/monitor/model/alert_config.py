@@ -24,12 +24,14 @@ __all__ = [
     "AlertConfig",
     "CommandConfig",
     "Dialect",
+    "Per",
     "WebhookConfig",
     "hide_secrets",
 ]
 
 ActionKind = Literal["log", "command", "webhook", "save_checkpoint", "stop", "dump_stacks"]
 Dialect = Literal["json", "feishu", "dingtalk", "wecom", "slack"]
+Per = Literal["incident", "rank"]
 
 ACTIONS: Final[tuple[ActionKind, ...]] = get_args(ActionKind)
 DIALECTS: Final[tuple[Dialect, ...]] = get_args(Dialect)
@@ -47,6 +49,7 @@ class CommandConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     argv: Annotated[tuple[str, ...], key("the program and its arguments, as a list; no shell reads them", form="argv")]
     timeout: Annotated[AboveZero, key("seconds after which it is killed, with all that it started")] = 30.0
+    per: Annotated[Per, key("incident: once for all ranks, with what all report; rank: for each rank's alarm")] = "rank"
 
 
 class WebhookConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +64,12 @@ class WebhookConfig(msgspec.Struct, frozen=True, kw_only=True):
     keyword: Annotated[str, key("a word that the service wants in each message")] = ""
     timeout: Annotated[AboveZero, key("seconds of one attempt")] = 10.0
     attempts: Annotated[Count, key("how often it is tried")] = 4
+    per: Annotated[Per, key("incident: once for all ranks, with what all report; rank: for each rank's alarm")] = (
+        "incident"
+    )
+    limit: Annotated[
+        Count, key("messages of a run within an hour; more are counted, and the next one says how many")
+    ] = 20
 
     @property
     def place(self) -> str:
@@ -83,6 +92,12 @@ class ActionConfig(msgspec.Struct, frozen=True, kw_only=True):
     kind: ActionKind
     command: CommandConfig | None = None
     webhook: WebhookConfig | None = None
+
+    @property
+    def is_of_incident(self) -> bool:
+        """Whether it is done once for the alarms of all ranks."""
+        detail = self.webhook or self.command
+        return detail is not None and detail.per == "incident"
 
     @property
     def title(self) -> str:

@@ -182,6 +182,16 @@ class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
         tuple[MetricConfig, ...],
         key("what is measured; {name: grad_norm, from_step: 100, to_step: 200} for some steps only"),
     ] = tuple(MetricConfig(name=name) for name in DEFAULT_METRICS)
+    aggregate: Annotated[
+        tuple[MetricKey, ...],
+        key(
+            "mean, least, greatest and slowest rank over all ranks, by a collective beside those of the training: "
+            "true for loss, step_time, samples_per_second and memory_usage, or a list",
+            True,
+            form="aggregate",
+        ),
+    ] = ()
+    aggregate_steps: Annotated[Count, key("steps between two of these collectives, the same on all ranks")] = 100
     tags: Annotated[
         dict[str, Annotated[str | int | float | bool, Meta(extra={"form": "tag"})]],
         key("what this run is about", {"dataset": "v3"}),

@@ -13,7 +13,18 @@ import msgspec
 
 from ms_summary_bridge.errors import UsageError
 
-__all__ = ["ALIASES", "METRICS", "MetricName", "Way", "add_name", "resolve", "say_mfu_needs", "say_needs"]
+__all__ = [
+    "AGGREGATES",
+    "ALIASES",
+    "DEFAULT_AGGREGATE",
+    "METRICS",
+    "MetricName",
+    "Way",
+    "add_name",
+    "resolve",
+    "say_mfu_needs",
+    "say_needs",
+]
 
 Way = Literal["above", "below"]
 
@@ -34,6 +45,15 @@ class MetricName(msgspec.Struct, frozen=True):
 # What `training.measures.read_outputs` finds; the network of a plain Model returns the loss alone.
 _OUTPUTS: Final = "the training cell must return (loss, overflow, loss scale{}); a loop gives it to Monitor.step"
 _SCALED: Final = _OUTPUTS.format("")
+_OWN_LOSS: Final = (
+    "in (semi-)automatic parallel mode the loss is reduced in the network: MindFormers then tells of it with "
+    "monitor_config: {monitor_on: True, device_local_loss_format: log}; a loop on several ranks gives local_loss; "
+    "in a pipeline the last stage alone has one"
+)
+_OWN_NORM: Final = (
+    "the training cell must keep it, in stand-alone or data parallel mode: GradientSummary around it, or "
+    "runner_wrapper: {local_norm: True} of MindFormers"
+)
 _NPU: Final = "npu-smi must be on PATH and answer for this device"
 _GPU: Final = "pip install nvidia-ml-py, and a driver that answers for this device"
 
@@ -58,6 +78,18 @@ METRICS: Final[dict[str, MetricName]] = {
         "above",
         needs=_OUTPUTS.format(", learning rate, norm"),
     ),
+    "local_loss": MetricName("loss of this rank's own batch, before any reduction", "above", needs=_OWN_LOSS),
+    "local_grad_norm": MetricName(
+        "norm of this rank's own gradients, before they are reduced", "above", needs=_OWN_NORM
+    ),
+    "local_grad_norms": MetricName(
+        "the same of each parameter, as local_grad_norm/<parameter>", "above", needs=_OWN_NORM
+    ),
+    "sub_losses": MetricName(
+        "parts of the loss of a mixture of experts or multi-token prediction, by their names",
+        "above",
+        needs="MindFormers must say them: print_separate_loss: True, use_legacy: False",
+    ),
     "loss_scale": MetricName("loss scale of mixed precision", "below", needs=_SCALED),
     "overflow": MetricName("steps that overflowed, since the last sample", "above", needs=_SCALED),
     "memory_usage": MetricName("device memory in use, MiB", "above"),
@@ -75,6 +107,14 @@ METRICS: Final[dict[str, MetricName]] = {
         "norm of the update by norm of the weights", is_costly=True, needs="a loop gives Monitor its parameters"
     ),
 }
+
+DEFAULT_AGGREGATE: Final = ("loss", "step_time", "samples_per_second", "memory_usage")
+AGGREGATES: Final = (
+    *DEFAULT_AGGREGATE,
+    *("local_loss", "grad_norm", "local_grad_norm", "data_time", "tokens_per_second", "mfu", "host_memory"),
+    *("npu_memory", "gpu_memory", "npu_utilization", "gpu_utilization", "npu_power", "temperature"),
+)
+"""What each rank can tell of itself at a step, for one value over all of them."""
 
 ALIASES: Final = {"learning_rate": "lr", "npu_temperature": "temperature"}
 

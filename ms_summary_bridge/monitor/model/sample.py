@@ -31,6 +31,7 @@ class Sample(msgspec.Struct, kw_only=True):
         secs_left: Seconds until the end of the training, as it goes.
         data_share: Part of the time in which the training waited for data, 0 to 1.
         pending: Metrics that the writing thread samples.
+        of_all: What it says in words, where the values are those of all ranks together, by names below `all/`.
     """
 
     step: int
@@ -48,6 +49,7 @@ class Sample(msgspec.Struct, kw_only=True):
     secs_left: float | None = None
     data_share: float | None = None
     pending: list[tuple[str, Callable[[], float | Mapping[str, float] | None]]] = []
+    of_all: str = ""
 
 
 class Note(msgspec.Struct, kw_only=True):

@@ -42,6 +42,8 @@ _SAID_ANYWAY: Final = ("epoch", "step")
 
 def describe_sample(sample: Sample, training: TrainingFacts) -> str:
     """Returns a sample as one line: `epoch 1/3 step: 15/100, loss: 5.4321, lr: 0.0001, ...`."""
+    if sample.of_all:
+        return sample.of_all
     place = ""
     if sample.epoch is not None:
         place = f"epoch {sample.epoch}{_of(training.epochs)} "

@@ -50,7 +50,7 @@ class CsvFile(Sink):
         path = os.path.join(self._directory, CSV)
         self.close()
         try:
-            lines = [line for line in read_journal(self._directory) if line.get("kind") == "sample"]
+            lines = [line for line in read_journal(self._directory) if line.get("kind") in ("sample", "all")]
             self._columns = [
                 name for name in dict.fromkeys(name for line in lines for name in line["values"]) if name not in _SAME
             ]

@@ -1,6 +1,7 @@
 """The journal: one line of strict JSON for each sample and each thing that happened.
 
-Lines have a `kind`: `header` (at the start of each session and each file), `sample`, `warning`, `alert`, `action` (what
+Lines have a `kind`: `header` (at the start of each session and each file), `sample`, `all` (a sample of all ranks
+together), `warning`, `alert`, `action` (what
 became of a webhook or a command), `milestone`, `evaluation`, `stop`, `healed`, `lost` (lines that a full disk has
 cost), `end`. A number that JSON cannot hold is null, and `nonfinite` says which it was. The files of one journal are
 `metrics.1.jsonl`, `metrics.2.jsonl`, ... and, newest, `metrics.jsonl`.
@@ -33,7 +34,7 @@ def sample_line(sample: Sample, rank: int) -> dict[str, Any]:
     """Returns a sample as a line of the journal."""
     values, nonfinite = strict_numbers(sample.values)
     line: dict[str, Any] = {
-        "kind": "sample",
+        "kind": "all" if sample.of_all else "sample",
         "step": sample.step,
         "epoch": sample.epoch,
         "wall_time": sample.wall_time,

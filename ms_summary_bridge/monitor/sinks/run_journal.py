@@ -61,6 +61,9 @@ class RunJournal(Journal):
 
     def write_sample(self, sample: Sample) -> None:
         """Takes a sample of rank 0; it waits for those of the other ranks until the next one comes."""
+        if sample.of_all:
+            self.write(sample_line(sample, 0))
+            return
         self._release()
         self._held = sample_line(sample, 0)
 

@@ -6,9 +6,12 @@ import contextlib
 import importlib.metadata
 import os
 import platform
+import socket
 import sys
 from pathlib import Path
 from typing import Any, Final
+
+import psutil
 
 from ms_summary_bridge._version import __version__
 from ms_summary_bridge.monitor.model.alert_config import hide_secrets
@@ -57,6 +60,8 @@ def describe_run(config: MonitorConfig, place: ProcessRank, run_directory: str) 
         "host": place.host,
         "device": f"{place.device} {place.device_id}",
         "pid": os.getpid(),
+        # HCCL names a rank by the address of its host and the number of its device.
+        "addresses": _addresses() if place.device == "Ascend" and place.ranks > 1 else [],
         "config_source": config.source,
         "config": _plain(hide_secrets(config.raw)),
         "versions": versions,
@@ -64,6 +69,15 @@ def describe_run(config: MonitorConfig, place: ProcessRank, run_directory: str) 
         "command": list(sys.orig_argv),
         "directory": os.getcwd(),
     }
+
+
+def _addresses() -> list[str]:
+    """Returns the addresses of this host, IPv4 and IPv6, but for those that every host has."""
+    with contextlib.suppress(OSError, psutil.Error):
+        every = [each for group in psutil.net_if_addrs().values() for each in group]
+        found = {each.address.partition("%")[0] for each in every if each.family in (socket.AF_INET, socket.AF_INET6)}
+        return sorted(address for address in found if not address.startswith(("127.", "::1", "fe80")))
+    return []
 
 
 def _plain(value: Any) -> Any:

@@ -12,11 +12,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 from ms_summary_bridge.errors import BridgeError
 from ms_summary_bridge.monitor.sinks.tracker_clients import Client, make_client
@@ -30,7 +31,7 @@ _LOST: Final = "the training has ended without a word"
 def main() -> None:
     """Runs until the training says that it ends, or is gone."""
     # What a client prints goes to the log, and one that asks for something gets no answer.
-    orders, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
+    orders, answers = os.dup(0), os.fdopen(os.dup(1), "wb", buffering=0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
@@ -39,10 +40,21 @@ def main() -> None:
     os._exit(0)  # what a client left for the end of its process may wait for a network
 
 
-def _read(orders: BinaryIO) -> Iterator[dict[str, Any]]:
-    for line in orders:
-        if line.endswith(b"\n"):
-            yield json.loads(line)
+def _read(orders: int) -> Iterator[dict[str, Any]]:
+    """Yields orders until the training is gone: forks of it, data workers perhaps, may hold its end of the pipe."""
+    training = os.getppid()
+    poll = select.poll()
+    poll.register(orders, select.POLLIN)
+    rest = b""
+    while True:
+        if poll.poll(1000):
+            data = os.read(orders, 1 << 16)
+            if not data:
+                break
+            *lines, rest = (rest + data).split(b"\n")
+            yield from map(json.loads, lines)
+        elif os.getppid() != training:
+            break
     yield {"end": _LOST}
 
 

@@ -16,7 +16,7 @@ __all__ = ["OWN_NAMES", "Check", "Measurement"]
 Check = Callable[[str, str, float], None]
 """Is told of a value to compare with its limits: metric, name of the value, value."""
 
-OWN_NAMES = ("loss", "lr", "grad_norm", "loss_scale")
+OWN_NAMES = ("loss", "lr", "grad_norm", "loss_scale", "local_loss")
 """Numbers of a step that have metrics of ours; others that a loop hands over are shown as they are."""
 
 

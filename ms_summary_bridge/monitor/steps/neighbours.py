@@ -10,14 +10,16 @@ from functools import partial
 from typing import Any
 
 import mindspore
+from mindspore import nn
 from mindspore.train.callback import LossMonitor
 
+from ms_summary_bridge.callback.gradient_summary import GradientSummary
 from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.sinks.viewer_steps import NearBridge
 from ms_summary_bridge.training.faults import Faults
 from ms_summary_bridge.training.parameters import TrainingParameters
 
-__all__ = ["find_bridge", "meet_loss_monitors", "save_checkpoint", "trainable_parameters"]
+__all__ = ["find_bridge", "find_gradient_summary", "meet_loss_monitors", "save_checkpoint", "trainable_parameters"]
 
 
 def trainable_parameters(parameters: TrainingParameters) -> list[Any]:
@@ -41,6 +43,13 @@ def find_bridge(callbacks: Iterable[Any]) -> NearBridge | None:
             if link is not None:
                 return NearBridge(link, link.config.tensorboard_dir, partial(getattr, callback, "steps_behind"))
     return None
+
+
+def find_gradient_summary(parameters: TrainingParameters) -> GradientSummary | None:
+    """Returns the GradientSummary that trains, or one inside the network that does."""
+    network = parameters.get("train_network")
+    cells = network.cells_and_names() if isinstance(network, nn.Cell) else ()
+    return next((cell for _, cell in cells if isinstance(cell, GradientSummary)), None)
 
 
 def meet_loss_monitors(callbacks: Iterable[Any], config: MonitorConfig, faults: Faults) -> None:

@@ -12,6 +12,7 @@ from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.model.sample import Note, Sample
 from ms_summary_bridge.monitor.steps.end_summary import EndSummary
 from ms_summary_bridge.monitor.steps.measurement import Measurement
+from ms_summary_bridge.monitor.steps.own_numbers import OwnNumbers
 from ms_summary_bridge.monitor.steps.step_reader import Reading
 from ms_summary_bridge.monitor.steps.warn_on_value import WarnOnValue
 from ms_summary_bridge.training.facts import Window
@@ -23,7 +24,10 @@ __all__ = ["Sampling"]
 
 
 class Sampling:
-    """Makes samples, warnings and alarms of the steps of one training; `put` takes samples and notes."""
+    """Makes samples, warnings and alarms of the steps of one training; `put` takes samples and notes.
+
+    `own` is shown each step too, for what is told to other ranks.
+    """
 
     def __init__(
         self,
@@ -34,12 +38,14 @@ class Sampling:
         faults: Faults,
         *,
         wall_clock: Callable[[], float],
+        own: OwnNumbers | None = None,
     ) -> None:
         self._measuring = measuring
         self._alarms = alarms
         self._put = put
         self._faults = faults
         self._wall_clock = wall_clock
+        self._own = own
         self.warnings = WarnOnValue(config.callback, unsaid=alarms.says_nonfinite())
         self.measurement = Measurement(config.metrics, measuring.facts, faults, self._check)
         self.summary = EndSummary(began=measuring.step_clock.clock())
@@ -67,6 +73,8 @@ class Sampling:
         reading = call.read if isinstance(call.read, Reading) else None
         given = {} if reading is None else reading.given
         self.measurement.observe(facts, given)
+        if self._own is not None:
+            self._own.observe(facts)
         self._alarms.observe_step(facts, given, call.monotonic, self._wall_time(call.monotonic))
         if reading is not None and reading.is_due:
             self._take_sample(call, reading.learning_rates)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ms_summary_bridge.monitor.steps.beside import Beside
 from ms_summary_bridge.monitor.steps.measurement import OWN_NAMES
 from ms_summary_bridge.training.faults import Faults
 from ms_summary_bridge.training.learning_rate import LearningRates
@@ -40,10 +41,18 @@ class StepReader:
     """
 
     def __init__(
-        self, faults: Faults, rates: LearningRates | None, *, interval: float, every: int | None, initial_step: int
+        self,
+        faults: Faults,
+        rates: LearningRates | None,
+        *,
+        interval: float,
+        every: int | None,
+        initial_step: int,
     ) -> None:
         self._faults = faults
         self._rates = rates
+        self.beside: Beside | None = None
+        """What tells more of steps than their outputs do."""
         self._interval = interval
         self._every = every
         self._sampled_step = initial_step  # of the last one by steps
@@ -57,6 +66,11 @@ class StepReader:
         """Reads a step that ended at `ended_at`; `number` is its loss if that was read already."""
         reading = self._read_outputs(outputs, given) if number is None else Reading(number)
         reading.is_due = self._is_due(step, ended_at)
+        if self.beside is not None:
+            try:
+                self.beside.fill(reading, is_due=reading.is_due)
+            except Exception as error:  # a tensor whose computation failed raises what it likes
+                self._faults.warn("beside", f"what others tell of a step cannot be read: {error!r}")
         # They are those of this step now. Nobody is asked for what the step's own outputs say.
         if reading.is_due and reading.learning_rate is None:
             reading.learning_rates = self.read_rates(step)

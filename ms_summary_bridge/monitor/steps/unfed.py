@@ -48,7 +48,7 @@ class Unfed(Sink):
 
     def write_sample(self, sample: Sample) -> None:
         """Counts it, and looks where it is time."""
-        self._samples += 1
+        self._samples += not sample.of_all
         if self._samples >= _SAMPLES:
             self._look()
 

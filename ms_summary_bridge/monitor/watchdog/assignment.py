@@ -37,7 +37,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
 
     `heartbeat` and `console` are descriptors; the latter is -1 where the standard error is not a regular file. `offer`
     is None where stacks cannot be had. In `project_directory` a run is made for what happens before the training has
-    one, and `place` is what is known until the training says more.
+    one, and `place` is what is known until the training says more. Alarms of one kind within `window_secs` are one
+    incident.
     """
 
     pid: int
@@ -50,6 +51,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     project_directory: str
     has_viewer: bool
     place: Begun
+    window_secs: float = 300.0
 
 
 def poll_secs(config: WatchdogConfig) -> float:

@@ -104,12 +104,14 @@ def describe_death(
     was_oom: bool,
     checkpoint: tuple[int, str] | None,
     peers: list[dict[str, Any]],
+    cann_log: list[str] | None = None,
 ) -> Alert:
     """Returns the alarm of a process that died without a word.
 
     `memory` and `was_oom` are from `MemoryWitness.describe`, and `peers` from `find_lost_peers`. `checkpoint` is step
-    and path of the last one that is known.
+    and path of the last one that is known, and `cann_log` what CANN's logs say that is wrong.
     """
+    cann_log = cann_log or []
     how = "was ended by " if ending.signum is not None else "ended with "
     message = f"process {pid} {how}{ending.title} without a word, after step {beat.step} ({beat.phase})"
     message += say_lost(peers)
@@ -129,7 +131,7 @@ def describe_death(
         rule="death",
         severity="critical",
         message=f"{message}; {saved}",
-        advice=". ".join([_ADVICE[kind], *memory]),
+        advice=". ".join([_ADVICE[kind], *memory, *(f"CANN's log: {line}" for line in cann_log)]),
         fields={
             "pid": pid,
             "ending": ending.title,
@@ -140,5 +142,6 @@ def describe_death(
             "memory": memory,
             "checkpoint": None if checkpoint is None else {"step": checkpoint[0], "path": checkpoint[1]},
             "lost_ranks": [peer["rank"] for peer in peers],
+            "cann_log": cann_log,
         },
     )

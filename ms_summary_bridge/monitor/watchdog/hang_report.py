@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 
 from ms_summary_bridge.files import file_names
-from ms_summary_bridge.files.waiting import wait_for
+from ms_summary_bridge.files.waiting import wait_for, within
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.watchdog.hang_limits import Hang, Near, Recovery
 from ms_summary_bridge.monitor.watchdog.heartbeat import Beat
@@ -35,11 +34,9 @@ __all__ = [
     "is_regular",
     "report_text",
     "say_lost",
-    "within",
 ]
 
 HANG_LOG: Final = file_names.HANG_LOG
-_Result = TypeVar("_Result")
 
 _DOING: Final = {**KINDS, "start": "beginning", "end": "ending"}
 _ADVICE: Final = {
@@ -63,7 +60,7 @@ class Findings(msgspec.Struct, kw_only=True):
     """What was found at a process that hangs.
 
     `stacks` are of all Python threads, by pid; `cpu_share` is how many processors it has used since its last sign of
-    life.
+    life. `cann_log` is what CANN's logs say that is wrong.
     """
 
     process: ProcessState | None
@@ -71,6 +68,7 @@ class Findings(msgspec.Struct, kw_only=True):
     children: list[ProcessState]
     stacks: dict[int, str]
     cpu_share: float
+    cann_log: list[str] = []
 
 
 def alert_at(beat: Beat, rank: int, **values: Any) -> Alert:
@@ -152,6 +150,7 @@ def report_text(alert: Alert, findings: Findings, training_thread: int, *, is_wh
     if findings.thread is not None:
         lines.append(f"  training thread {findings.thread.describe()}")
     lines += [f"  child {child.describe()}" for child in findings.children]
+    lines += [f"  CANN's log: {line}" for line in findings.cann_log]
     if not findings.stacks:
         lines.append("  no stacks: the process did not answer")
     for pid, text in findings.stacks.items():
@@ -203,15 +202,6 @@ def is_regular(descriptor: int) -> bool:
     with contextlib.suppress(OSError):
         return stat.S_ISREG(os.fstat(descriptor).st_mode)
     return False
-
-
-def within(secs: float, call: Callable[[], _Result]) -> _Result | None:
-    """Returns what a call returns; None if that takes too long: a disk that hangs holds up nothing else."""
-    found: list[_Result] = []
-    thread = threading.Thread(target=lambda: found.append(call()), daemon=True)
-    thread.start()
-    thread.join(secs)
-    return found[0] if found else None
 
 
 class HangFiles:

@@ -5,24 +5,29 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from ms_summary_bridge.files.waiting import within
 from ms_summary_bridge.monitor.alarms.actions.message import AlertSource, name_action, outcome_note
-from ms_summary_bridge.monitor.alarms.actions.runner import ActionRunner
+from ms_summary_bridge.monitor.alarms.incidents.board import Board
+from ms_summary_bridge.monitor.alarms.incidents.desk import IncidentDesk
+from ms_summary_bridge.monitor.alarms.incidents.report import make_report
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.alert_config import ActionConfig
 from ms_summary_bridge.monitor.model.sample import Note
 from ms_summary_bridge.monitor.watchdog.assignment import Assignment
-from ms_summary_bridge.monitor.watchdog.hang_report import Console, HangFiles, within
+from ms_summary_bridge.monitor.watchdog.hang_report import Console, HangFiles
 from ms_summary_bridge.training.distributed import rank_directory
 
 __all__ = ["Item", "Telling"]
 
 _CLOSE_SECS: Final = 60.0
 _WRITE_SECS: Final = 30.0
+_SESSION_SECS: Final = 120.0  # how far apart the ranks of one training may start
 
 Item: TypeAlias = tuple[Alert, Sequence[str]] | Note
 """What is recorded: an alarm with the titles of what was done for it, or a note."""
@@ -48,7 +53,8 @@ class Telling:
         self._summary: str | None = None  # where the training has its files for the viewers
         self._is_recording = False  # the training writes its journal
         self._sent: list[Item] = []  # alarms given to the training to record
-        self._runner: ActionRunner | None = None
+        self._desk: IncidentDesk | None = None
+        self._began = time.time()
         self._writing = threading.Lock()
 
     def set_run(self, run_directory: str) -> None:
@@ -82,39 +88,67 @@ class Telling:
             self._answer({"run": self.run_directory})  # rank 0 goes on there
         return HangFiles(self._directory)
 
-    def act(self, alert: Alert) -> None:
-        """Tells those who are to be told; nobody waits for them."""
-        if self._runner is None and self._assignment.actions:
+    def _open_desk(self) -> IncidentDesk:
+        place, assignment = self.place, self._assignment
+        if self._desk is None:
             origin = AlertSource(
-                project=self._assignment.project,
+                project=assignment.project,
                 run=os.path.basename(self.run_directory),
                 run_directory=self.run_directory,
-                host=self.place.host,
-                ranks=self.place.ranks,
+                host=place.host,
+                ranks=place.ranks,
             )
-            self._runner = ActionRunner(origin, self._take_outcome)
-        for action in self._assignment.actions:
-            assert self._runner is not None
-            self._runner.put(action, alert)
+            board = Board(
+                self.run_directory,
+                rank=place.rank,
+                host=place.host,
+                pid=assignment.pid,
+                window_secs=assignment.window_secs,
+                began=self._began - _SESSION_SECS,
+            )
+            self._desk = IncidentDesk(
+                origin, board, rank=place.rank, role="watchdog", outcome=self._take_outcome, left=self._leave
+            )
+        return self._desk
+
+    def act(self, alert: Alert, *, stack: str = "", checkpoint: tuple[int, str] | None = None) -> None:
+        """Tells those who are to be told; nobody waits for them.
+
+        `stack` is that of the thread that trains, and `checkpoint` step and path of the last one.
+        """
+        if self._assignment.actions:
+            report = make_report(alert, self.place.host, stack=stack.splitlines(), checkpoint=checkpoint)
+            self._open_desk().tell(self._assignment.actions, alert, report)
+
+    def adopt(self) -> None:
+        """The training has died: tells those who are to be told what it was to tell."""
+        if self._assignment.actions and self.place.ranks > 1 and self.run_directory:
+            self._open_desk().adopt(self._assignment.actions)
+
+    def _leave(self, action: ActionConfig, alert: Alert, rank: int) -> None:
+        self._record(outcome_note(name_action(action, self._assignment.actions), alert, "", told_by=rank))
 
     def _take_outcome(self, action: ActionConfig, alert: Alert, problem: str) -> None:
         note = outcome_note(name_action(action, self._assignment.actions), alert, problem)
         if problem:
             self.console.write(f"rank {alert.rank}: {note.text}\n")
+        self._record(note)
+
+    def _record(self, note: Note) -> None:
         self.files.write({"kind": "action", **note.fields, "wall_time": note.wall_time})
         if self._is_recording:
             self._answer({"note": note})
         else:
             self.write_after([note])
 
-    def record_and_act(self, alert: Alert) -> None:
-        """Has an alarm written, by the training while it records, and tells those who are to be told."""
+    def record_and_act(self, alert: Alert, *, stack: str = "", checkpoint: tuple[int, str] | None = None) -> None:
+        """Has an alarm written, by the training while it records, and tells those who are to be told; see `act`."""
         if self._is_recording:
             self._sent.append((alert, self.titles))
             self._answer({"alert": alert, "titles": self.titles})
         else:
             self.write_after([(alert, self.titles)])
-        self.act(alert)
+        self.act(alert, stack=stack, checkpoint=checkpoint)
 
     def _answer(self, message: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):  # nobody reads, or it has ended; then it is written afterwards
@@ -142,5 +176,5 @@ class Telling:
 
     def close(self) -> None:
         """Waits until all who are to be told have been, but not for ever."""
-        if self._runner is not None:
-            self._runner.close(_CLOSE_SECS)
+        if self._desk is not None:
+            self._desk.close(_CLOSE_SECS)

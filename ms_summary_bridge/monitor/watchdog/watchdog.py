@@ -20,7 +20,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ms_summary_bridge.files.waiting import wait_for
+from ms_summary_bridge.files.waiting import wait_for, within
+from ms_summary_bridge.monitor.alarms.incidents.report import say_cann_log
 from ms_summary_bridge.monitor.model.sample import Note
 from ms_summary_bridge.monitor.watchdog.assignment import Assignment, Begun, poll_secs
 from ms_summary_bridge.monitor.watchdog.death import describe_death, find_lost_peers, read_ending
@@ -32,13 +33,12 @@ from ms_summary_bridge.monitor.watchdog.hang_report import (
     describe_recovery,
     hang_line,
     report_text,
-    within,
 )
 from ms_summary_bridge.monitor.watchdog.heartbeat import Beat, HeartbeatReader
 from ms_summary_bridge.monitor.watchdog.memory_words import MemoryWitness
 from ms_summary_bridge.monitor.watchdog.peers import call_peers, find_blamed, has_called
 from ms_summary_bridge.monitor.watchdog.process_state import ProcessState, find_descendants, is_same_program, read_state
-from ms_summary_bridge.monitor.watchdog.stacks import StackReader
+from ms_summary_bridge.monitor.watchdog.stacks import StackReader, stack_of
 from ms_summary_bridge.monitor.watchdog.telling import Telling
 
 __all__ = ["Watchdog", "main"]
@@ -181,7 +181,8 @@ class Watchdog:
             self._telling.console.write(f"rank {place.rank}, of all ranks: {blamed}\n")
             files.write({"kind": "blame", "rank": place.rank, "wall_time": time.time(), "text": blamed})
             alert = msgspec.structs.replace(alert, message=f"{alert.message}; {blamed}")
-        self._telling.record_and_act(alert)
+        stack = stack_of(findings.stacks.get(self._assignment.pid, ""), place.thread_ident)
+        self._telling.record_and_act(alert, stack=stack, checkpoint=self._checkpoint)
 
     def _ask_peers(self, beat: Beat) -> str:
         """Returns who is to blame, from what the watchdogs of all ranks tell; empty for nobody, and for one rank.
@@ -225,7 +226,11 @@ class Watchdog:
             children=children,
             cpu_share=(process.cpu_secs - cpu) / secs if process is not None and secs > 0 else 0.0,
             stacks={} if self._stacks is None else self._stacks.read(children),
+            cann_log=self._read_cann_log(),
         )
+
+    def _read_cann_log(self) -> list[str]:
+        return within(_DISK_SECS, lambda: say_cann_log(self._assignment.pid, self._since - _SESSION_SECS)) or []
 
     # ------------------------------------------------------------------ an end
 
@@ -237,6 +242,7 @@ class Watchdog:
             return
         telling, pid, died_at = self._telling, self._assignment.pid, time.time()
         ending, beat = read_ending(pid, self._process), self._heartbeat.read()
+        telling.adopt()
         is_asked_for = ending.is_asked_for or self._has_killed
         if is_asked_for and not telling.has_begun:
             return  # no training had begun
@@ -258,11 +264,12 @@ class Watchdog:
                 was_oom=was_oom,
                 checkpoint=self._checkpoint,
                 peers=peers,
+                cann_log=self._read_cann_log(),
             )
             self._telling.console.write(f"{alert.headline()}\n  {alert.advice}\n")
             files.write({"kind": "death", **alert.plain()})
             items.append((alert, telling.titles))
-            telling.act(alert)
+            telling.act(alert, checkpoint=self._checkpoint)
         text = f"training ended by {ending.title} at step {beat.step}; the watchdog says so, the training could not"
         fields = {"reason": "" if ending.code == 0 else ending.title + (" of the watchdog" if self._has_killed else "")}
         items.append(Note(kind="end", step=beat.step, wall_time=time.time(), text=text, fields=fields))

@@ -117,6 +117,7 @@ class WatchdogLink:
             project_directory=project_directory(config),
             has_viewer=bool({"tensorboard", "mindinsight"} & set(config.backends)),
             place=_begun(place),
+            window_secs=config.callback.cool_down,
         )
         # The environment stays as it is, for the commands of an alarm: the modules are found by an argument.
         code = "import sys; sys.path[:] = sys.argv[1:]; "

@@ -1,0 +1,1 @@
+"""Compare: what trainings came to, side by side: a row for each, and what changed between two."""
