@@ -187,6 +187,7 @@ setup(
             "formats/*.binpb",
             "tensorboard_plugin/static/*.js",
             "tensorboard_plugin/static/*.css",
+            "tensorboard_plugin/static/*.d.ts",
             "tensorboard_plugin/static/vendor/*",
             "viewers/mindinsight.txt",
         ]

@@ -239,6 +239,7 @@ def test_columns_are_chosen_remembered_and_ordered_by_difference(dashboard: Dash
     assert heads[:8] == ["Run", "State", "Health", "Age", "Loss", "Last loss", "Best loss", "eval/accuracy"]
     assert "parallel_mode" not in heads, "equal in all"
     frame.get_by_text("Columns", exact=True).click()
+    frame.locator(".picker-items label").first.wait_for()
     listed = frame.locator(".picker-items label").all_inner_texts()
     differing = [text for text in listed if " values" in text]
     equal = [text for text in listed if "equal in all" in text]
