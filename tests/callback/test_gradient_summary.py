@@ -117,7 +117,7 @@ def test_the_monitor_reads_the_norms_of_the_steps_that_are_recorded(base: Path, 
             for parameter, array in gradients(base, name, step).items()
         }
         right = {"local_grad_norm": sum(norm**2 for norm in each.values()) ** 0.5}
-        right.update({f"local_grad_norm/{parameter}": norm for parameter, norm in each.items()})
+        right.update({f"local_grad_norms/{parameter}": norm for parameter, norm in each.items()})
         assert values == (pytest.approx(right, rel=1e-4) if step in (1, 2, 4) else {})
 
 

@@ -190,9 +190,9 @@ def assert_joined(llama: Llama, norms: dict[int, float], rank: int) -> None:
     rows = [row for row in llama.journal(rank) if row["kind"] == "sample"]
     assert len(norms) == STEPS
     for row in rows:
-        each = {name: value for name, value in row["values"].items() if name.startswith("local_grad_norm/")}
+        each = {name: value for name, value in row["values"].items() if name.startswith("local_grad_norms/")}
         assert len(each) == 21
-        assert "local_grad_norm/model.layers.0.attention.wq.weight" in each
+        assert "local_grad_norms/model.layers.0.attention.wq.weight" in each
         assert norms[row["step"]] == pytest.approx(sum(value**2 for value in each.values()) ** 0.5)
 
 
@@ -447,20 +447,22 @@ class TestByHand:
     def test_what_mindformers_tells_of_a_step_is_taken_before_it_is_gone(self, by_hand: dict[str, Any]) -> None:
         """As it is told: parts and device loss are of two interleaved micro batches."""
         heard = by_hand["others"]
-        norms = {"local_grad_norm": 3**0.5, "local_grad_norm/layer_0": 1.0, "local_grad_norm/layer_1": 2**0.5}
+        norms = {"local_grad_norm": 3**0.5, "local_grad_norms/layer_0": 1.0, "local_grad_norms/layer_1": 2**0.5}
         assert heard["steps"] == [
             {
                 "loss": 3.0,
                 "local_loss": 2.0 * step,
-                "lm_loss": step,
-                "load_balancing_loss": step + 0.5,
-                "mtp_loss": step + 1,
-                "indexer_loss": step + 1.5,
+                "sub_losses/lm_loss": step,
+                "sub_losses/load_balancing_loss": step + 0.5,
+                "sub_losses/mtp_loss": step + 1,
+                "sub_losses/indexer_loss": step + 1.5,
                 **{name: pytest.approx(value) for name, value in norms.items()},
             }
             for step in (1, 2, 3)
         ]
-        assert all("lm_loss" not in row for row in heard["sinks"]), "MindFormers adds up over the steps of a sink"
+        assert all("sub_losses/lm_loss" not in row for row in heard["sinks"]), (
+            "MindFormers adds up over the steps of a sink"
+        )
         assert all(row["local_loss"] == 3.0 for row in heard["sinks"])
         assert heard["steps left"] == heard["sinks left"] == [["is_zbv"], []], "MindFormers' own, nothing of ours"
 

@@ -34,7 +34,7 @@ def run(directory: Path, place: ProcessRank, returned: list[Any], *, interval: i
 def test_in_data_parallel_mode_loss_and_gradients_are_the_ranks_own(tmp_path: Path) -> None:
     engine = run(tmp_path, ProcessRank(rank=1, ranks=4), [outputs(8.0), outputs(6.0)], is_local=True, loss_divisor=2)
     for line in engine.samples():
-        norms = {"local_grad_norm": 5.0, "local_grad_norm/weight": 3.0, "local_grad_norm/bias": 4.0}
+        norms = {"local_grad_norm": 5.0, "local_grad_norms/weight": 3.0, "local_grad_norms/bias": 4.0}
         assert line["values"] == {"loss": line["values"]["loss"], "local_loss": line["values"]["loss"], **norms}
     assert values_of(engine.samples(), "local_loss") == {1: 4.0, 2: 3.0}
 

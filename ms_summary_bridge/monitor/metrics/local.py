@@ -17,7 +17,8 @@ from ms_summary_bridge.training.measures import to_array
 
 __all__ = ["LocalGradientNorm", "LocalGradientNorms", "LocalLoss", "SubLosses"]
 
-_NAME: Final = "local_grad_norm"
+_NORMS: Final = "local_grad_norms/"
+_PARTS: Final = "sub_losses/"
 
 
 class LocalLoss(Metric):
@@ -40,7 +41,7 @@ class SubLosses(Metric):
 
     def sample(self, window: Window) -> MetricValue:
         """Returns those of the last step."""
-        return window.last.sub_losses or None
+        return {f"{_PARTS}{name}": value for name, value in window.last.sub_losses.items()} or None
 
 
 class LocalGradientNorm(Metric):
@@ -82,4 +83,4 @@ class LocalGradientNorms(LocalGradientNorm):
             self._names = self._training.gradient_names()
         if self._names is None or len(self._names) != len(squares):
             return None
-        return {f"{_NAME}/{name}": float(norm) for name, norm in zip(self._names, np.sqrt(squares), strict=True)}
+        return {f"{_NORMS}{name}": float(norm) for name, norm in zip(self._names, np.sqrt(squares), strict=True)}

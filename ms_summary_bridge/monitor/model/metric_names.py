@@ -83,7 +83,7 @@ METRICS: Final[dict[str, MetricName]] = {
         "norm of this rank's own gradients, before they are reduced", "above", needs=_OWN_NORM
     ),
     "local_grad_norms": MetricName(
-        "the same of each parameter, as local_grad_norm/<parameter>", "above", needs=_OWN_NORM
+        "the same of each parameter, as local_grad_norms/<parameter>", "above", needs=_OWN_NORM
     ),
     "sub_losses": MetricName(
         "parts of the loss of a mixture of experts or multi-token prediction, by their names",
