@@ -162,11 +162,12 @@ class Sparkline:
             self._size *= 2
 
     def plain(self) -> list[tuple[int, float | None]]:
-        """Returns `(step, value)`; null where no value was finite."""
-        if self._open is None:
-            return list(self._points)
-        step, total, finite, _ = self._open
-        return [*self._points, (step, total / finite if finite else None)]
+        """Returns `(step, value)`; null where no value was finite. Four digits are more than a line so small can show."""
+        points = list(self._points)
+        if self._open is not None:
+            step, total, finite, _ = self._open
+            points.append((step, total / finite if finite else None))
+        return [(step, None if value is None else float(f"{value:.4g}")) for step, value in points]
 
 
 def _is_same(one: Any, two: Any) -> Any:

@@ -2,7 +2,8 @@
 
 Usage: python tests/bridge_scripts/articles.py DIRECTORY RESULT.json [NAME ...]
 
-tests/callback/test_articles.py says what must be true of each; docs/articles.md has a row for what runs otherwise.
+tests/callback/test_article_on_summaries.py and tests/monitor/test_article_on_monitoring.py say what must be true of
+each; docs/articles.md has a row for what runs otherwise.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The code that people find in articles: it runs with our callbacks, or docs/articles.md says what to write.
+"""The code of articles that watch over a training, keep its best checkpoint and evaluate it, with our monitor.
 
-The trainings are in tests/bridge_scripts/articles.py.
+The trainings are in tests/bridge_scripts/articles.py; docs/articles.md says what to write where one does not run.
 """
 
 from __future__ import annotations
@@ -10,27 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from ms_summary_bridge.convert.verify import verify_logdirs
-from tests.bridge_scripts.runs import Scenarios, boards, milestones, run_scenarios, series, summaries
-from tests.monitor_run import strict_lines, values_of
+from tests.bridge_scripts.runs import Scenarios, boards, run_scenarios, series
+from tests.monitor_run import strict_lines
 
 pytestmark = pytest.mark.mindspore
 
 
 @pytest.fixture(scope="module")
 def scenarios(tmp_path_factory: pytest.TempPathFactory) -> Scenarios:
-    return run_scenarios(tmp_path_factory.mktemp("articles"), [], of="articles.py")
-
-
-def test_the_tutorials_call_runs_here_and_ends_in_mindspores_own(scenarios: Scenarios) -> None:
-    directory = scenarios.directory("tutorial") / "bridge"
-    assert "TypeError: SummaryCollector.__init__() got an unexpected keyword" in scenarios.returned("tutorial")
-    assert scenarios.log("tutorial") == []
-    for part in (summaries(directory), boards(directory)):
-        for tag in ("loss/auto", "lr", "dense.weight/auto", "dense.bias/auto"):
-            assert series(part, tag).steps == list(range(1, 9)), tag
-    assert {tag for _, tag, _ in milestones(directory)} >= {"milestones/training", "milestones/epoch"}
-    assert verify_logdirs(str(directory), str(directory)).is_equal
+    names = ["best_checkpoint", "evaluation", "evaluation_by_hand", "nonfinite_evaluation"]
+    return run_scenarios(tmp_path_factory.mktemp("article"), names, of="articles.py")
 
 
 def test_a_keyword_that_checkpoint_config_drops_is_named_with_what_to_write(scenarios: Scenarios) -> None:
@@ -46,20 +35,6 @@ def test_a_keyword_that_checkpoint_config_drops_is_named_with_what_to_write(scen
     assert sum(name.endswith(".ckpt") for name in found["best"]) == 2
     assert found["wrong"].startswith("TypeError"), "MindSpore's own refusals come through"
     assert found["name"] == "__init__"
-
-
-def test_a_monitor_written_by_hand_runs_beside_the_bridge(scenarios: Scenarios) -> None:
-    found = scenarios.returned("by_hand")
-    for name, losses in (("train", found["old"]), ("fit", found["new"])):
-        assert len(losses) == 8
-        directory = scenarios.directory("by_hand") / name
-        for part in (summaries(directory), boards(directory)):
-            assert series(part, "loss/auto").numbers == losses, "to the last bit"
-    assert found["epochs"] == [[1, 2], [1, 2]]
-
-
-def test_fit_refuses_the_old_names_of_hooks(scenarios: Scenarios) -> None:
-    assert "Use methods prefixed with 'on_train'" in scenarios.returned("by_hand")["refused"]
 
 
 def evaluations(directory: Path) -> list[dict[str, object]]:
@@ -97,14 +72,6 @@ def test_metrics_that_json_has_not_are_null_and_those_of_classes_have_names(scen
     assert metrics.pop("eval_loss") > 0
     assert metrics == {"nan": None, "recall/0": 0.25, "recall/1": 0.5}
     assert line["nonfinite"] == {"nan": "nan"}
-
-
-def test_data_sink_mode_is_recorded(scenarios: Scenarios) -> None:
-    run = scenarios.directory("sink") / "default" / "run"
-    losses = values_of([line for line in strict_lines(run / "rank_0") if line["kind"] == "sample"], "loss")
-    assert list(losses)[-1] == 8
-    for part in (summaries(run / "summary"), boards(run / "summary")):
-        assert series(part, "loss/auto").steps[-1] == 8
 
 
 def test_there_is_no_mindspore_transformers() -> None:
