@@ -162,7 +162,7 @@ class Sparkline:
             self._size *= 2
 
     def plain(self) -> list[tuple[int, float | None]]:
-        """Returns `(step, value)`; null where no value was finite. Four digits are more than a line so small can show."""
+        """Returns `(step, value)`; null where none was finite. So small a line shows no more than four digits."""
         points = list(self._points)
         if self._open is not None:
             step, total, finite, _ = self._open
