@@ -99,6 +99,7 @@ CALLS: dict[str, Callable[[Any, Path], object]] = {
     "path: scalars": lambda bad, good: ms_summary_bridge.read_scalars(bad),
     "path: histograms": lambda bad, good: list(ms_summary_bridge.read_histograms(bad)),
     "path: images": lambda bad, good: list(ms_summary_bridge.read_images(bad)),
+    "path: texts": lambda bad, good: list(ms_summary_bridge.read_texts(bad)),
     "source: export": lambda bad, good: ms_summary_bridge.export_logdir(bad, good / "out", format="csv"),
     "destination: export": lambda bad, good: ms_summary_bridge.export_logdir(good, bad, format="csv"),
     "source: aggregate": lambda bad, good: ms_summary_bridge.aggregate_ranks(bad, good / "out"),
@@ -179,7 +180,7 @@ def test_nothing_public_with_a_path_was_overlooked() -> None:
     """Whoever adds a public function with a path adds it above."""
     known = {"EventFileReader", "RecordWriter", "convert_logdir", "discover", "inspect_logdir", "verify_logdirs"}
     known |= {"follow_logdir", "view", "SaveBestCheckpoint", "SummaryBridge", "aggregate_ranks", "export_logdir"}
-    known |= {"read_histograms", "read_images", "read_scalars"}
+    known |= {"read_histograms", "read_images", "read_scalars", "read_texts"}
     others = {"GradientSummary", "Monitor", "build_monitor_callbacks"}  # no path, or one of a configuration
     errors = {name for name in ms_summary_bridge.__all__ if name.endswith("Error")}
     values = {"DataPoint", "Event", "FileVersion", "Histogram", "Image", "Opaque", "Scalar", "SessionLog", "Summary"}

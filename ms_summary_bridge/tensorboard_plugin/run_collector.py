@@ -231,7 +231,8 @@ class RunCollector:
     def _publish(self) -> None:
         with self._lock:
             self._runs = {**self._watched.runs, **self._files.others}
-            self._problems = [*self._watched.problems, *self._files.problems][:_MOST_PROBLEMS]
+            problems = dict.fromkeys([*self._watched.problems, *self._files.problems])  # both walk the directories
+            self._problems = list(problems)[:_MOST_PROBLEMS]
             self._is_ours = self._files.has_ours or self._watched.has_ours
 
     def _arrange(self) -> None:

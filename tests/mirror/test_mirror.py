@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
 
@@ -360,7 +361,11 @@ def test_a_read_only_logdir_and_directories_that_may_not_be_read() -> None:
                 collector = RunCollector(str(source), followed.warnings.append)
                 collector.look()
                 assert collector.wait(60)
-                assert collector.describe_all()["problems"] == [closed, unreadable]
+                told = collector.describe_all()
+                assert told["problems"] == [closed]
+                health = {row["name"]: row["health"]["problems"] for row in map(msgspec.json.decode, told["rows"])}
+                said = f"{secret}: cannot be read: Permission denied"
+                assert health == {"ms": [], "secret": [said]}, "what is wrong with a run stands in its row"
             finally:
                 for path in (source, source / "ms", source / "closed"):
                     path.chmod(0o700)

@@ -72,7 +72,8 @@ def test_the_page_and_watch_judge_alike(tmp_path: Path) -> None:
     write_showcase(tmp_path)
     write_finished(tmp_path / "job" / "summary", 5, start=NOW - 900)
     write_summary(tmp_path / "late", scalars("loss", range(5), start=NOW - 3600), seconds=NOW - 3600)
-    write_summary(tmp_path / "live", scalars("loss", range(5), start=NOW - 5), seconds=NOW - 5)
+    now = int(time.time())  # NOW is when the tests began
+    write_summary(tmp_path / "live", scalars("loss", range(5), start=now - 5), seconds=now - 5)
     states = {run.name: run for run in RunWatcher(str(tmp_path)).look(time.time())}
     rows = Collected(tmp_path).rows()
     assert {name: (row["state"], row["life"]) for name, row in rows.items()} == {
