@@ -9,6 +9,7 @@ from mindspore.dataset import NumpySlicesDataset
 from mindspore.train import Model
 
 mindspore.set_device("CPU")  # or Ascend, or GPU
+mindspore.set_context(mode=mindspore.GRAPH_MODE)  # in MindSpore's default mode a network has no graph to record
 
 _RNG = np.random.default_rng(0)
 _INPUTS = _RNG.normal(size=(64, 3)).astype(np.float32)

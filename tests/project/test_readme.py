@@ -75,6 +75,7 @@ def test_blocks_run_in_their_order(checkout: Path, tmp_path: Path) -> None:
     assert re.search(r"Successfully installed ms[-_]summary[-_]bridge", text), text
     table = read_scalars(str(checkout / "summary_dir"))
     assert {"loss/auto", "lr"} <= set(table.tags)
+    assert re.search(r"^graph +1 ", text, re.MULTILINE), "the graph that its first block asks for"
     assert list((checkout / "tensorboard_dir").glob("*tfevents*"))
     assert list((checkout / "mindinsight_dir").rglob("*_MS"))
     assert list((checkout / "monitor_output" / "small-model").glob("*/rank_0/metrics.jsonl"))
