@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shlex
 import signal
@@ -329,11 +330,18 @@ MINDFORMERS = [READMES[0], "docs/mindformers.md"]
 @pytest.mark.parametrize(
     "section", [block for block in code_blocks(read(*MINDFORMERS), "yaml") if "callbacks:" in block]
 )
-def test_sections_for_mindformers_are_right(tmp_path: Path, section: str) -> None:
+def test_sections_for_mindformers_are_right(tmp_path: Path, capsys: pytest.CaptureFixture[str], section: str) -> None:
     (tmp_path / "train.yaml").write_text(
         "trainer: {type: CausalLanguageModelingTrainer}\nrunner_config: {epochs: 1}\n" + section
     )
     assert main(["config", "check", str(tmp_path / "train.yaml")]) == 0
+    assert "list it in metrics" not in capsys.readouterr().out
+
+
+def test_a_monitor_beside_a_bridge_is_a_run_of_its_own(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", ".", "--once", "--json"]) == 0
+    names = {run["name"] for run in json.loads(capsys.readouterr().out)["runs"]}
+    assert names >= {"monitor_output/default/run", "summary_dir"}
 
 
 # ---------------------------------------------------------------- what they document
