@@ -511,7 +511,7 @@ def code_in(row: list[str]) -> list[str]:
 def test_both_have_the_same_headings_and_links(names: tuple[str, str]) -> None:
     headings = [re.findall(r"^(#+) ", read(name), re.MULTILINE) for name in names]
     assert headings[0] == headings[1]
-    # Within the site the page of the same language is found; elsewhere each names that of its own.
+    # Each names the pages of its own language.
     found = [re.findall(r"\]\(([^)#]+)", re.sub(r"\.zh(-CN)?\.md", ".md", read(name))) for name in names]
     assert sorted(found[0]) == sorted(found[1])
 
@@ -548,6 +548,14 @@ def test_what_they_point_to_exists(name: str) -> None:
     assert [link for link in local if not (directory / link).exists()] == []
     # Which part of the address is wrong, nobody asks: the other side may be away.
     assert [link for link in set(links) - set(local) if not re.fullmatch(r"https?://[\w.-]+(/[^\s)]*)?", link)] == []
+
+
+@pytest.mark.parametrize("name", LANGUAGES[1])
+def test_a_chinese_page_leads_to_chinese_pages(name: str) -> None:
+    links = re.findall(r"\]\(([^)#:]+)\.md", read(name))
+    directory = (ROOT / name).parent
+    others = [link for link in links if not link.endswith((".zh", ".zh-CN"))]
+    assert [link for link in others if (directory / f"{link}.zh.md").exists()] == []
 
 
 def test_pictures_are_small() -> None:
