@@ -8,6 +8,7 @@ Slack; for those, put the address of your robot into an environment variable and
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import os
@@ -22,9 +23,9 @@ class Robot(BaseHTTPRequestHandler):
     """Prints the messages that come in."""
 
     def do_POST(self) -> None:
-        """Takes one message."""
+        """Takes one message, in which Slack wants &, < and > escaped."""
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        print(f"the robot hears: {message['text']}", flush=True)
+        print(f"the robot hears: {html.unescape(message['text'])}", flush=True)
         self.send_response(200)
         self.end_headers()
 

@@ -97,6 +97,8 @@ def test_train_mindformers(tmp_path: Path, mindformers_python: Path) -> None:
 def test_alarms(tmp_path: Path) -> None:
     said = run_example("alarms.py", tmp_path, "kept")
     assert "the robot hears: [CRITICAL] nonfinite: loss is NaN" in said
+    assert " in <module>" in said
+    assert "&lt;" not in said
     assert "the loop ended after step 31" in said
     assert "loss is NaN" in next((tmp_path / "kept").glob("**/stop_report.txt")).read_text(encoding="utf-8")
 
