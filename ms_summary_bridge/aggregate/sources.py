@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["RankSource", "find_ranks"]
 
 _RANK_NAME: Final = re.compile(r"(?:^|[/_\-.])(?:rank|device|card|npu)[_\-]?(\d+)(?=$|[/_\-.])", re.IGNORECASE)
+_RANK_DIRECTORY: Final = re.compile(r"rank_\d+", re.ASCII)
 _LAST_NUMBER: Final = re.compile(r"(\d+)(?=\D*$)", re.ASCII)
 _LOOKED_AT: Final = 20  # samples of a journal that tell whose it is
 _GATHERED: Final = 4096  # values of a journal that are handed on together
@@ -241,12 +242,15 @@ def _find_journals(source: str) -> list[_Found]:
     found = []
     for directory, names, files in os.walk(source):
         names.sort()
+        ranks_below = (name for name in names if _RANK_DIRECTORY.fullmatch(name))
+        if any(os.path.exists(os.path.join(directory, name, JOURNAL)) for name in ranks_below):
+            continue  # the journal here is the run's own, whichever rank wrote its samples
         if JOURNAL in files:
             path = os.path.join(directory, JOURNAL)
             name = os.path.relpath(directory, source).replace(os.sep, "/")
             first = itertools.islice(_samples(path), _LOOKED_AT)
             ranks = {line["rank"] for line in first if isinstance(line.get("rank"), int)}
-            if len(ranks) == 1:  # else it is the run's own, of all ranks
+            if len(ranks) == 1:
                 found.append(_Found(ranks.pop(), name, journal=path))
     return found
 

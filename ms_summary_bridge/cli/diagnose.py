@@ -13,7 +13,11 @@ __all__ = ["diagnose"]
 
 def diagnose(
     directory: Annotated[
-        str, typer.Argument(metavar="DIR", help="Directory of one training, with what the monitor of each rank left.")
+        str,
+        typer.Argument(
+            metavar="DIR",
+            help="Directory of a training, with what the monitor of each rank left; of several the newest is taken.",
+        ),
     ],
     cann_log: Annotated[
         list[str] | None,

@@ -6,20 +6,23 @@ import os
 import platform
 import time
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import msgspec
 
 from ms_summary_bridge.diagnose.cann_log import CannLogs, find_log_files, log_places, read_logs
 from ms_summary_bridge.diagnose.cann_rules import add_cann_evidence, find_cann
-from ms_summary_bridge.diagnose.facts import RankFacts, find_rank_directories, read_rank
+from ms_summary_bridge.diagnose.facts import RankFacts, read_rank
 from ms_summary_bridge.diagnose.finding import Finding, Group, list_ranks, name_ranks
+from ms_summary_bridge.diagnose.rank_directories import find_rank_directories
 from ms_summary_bridge.diagnose.rules import find_findings, find_groups
 from ms_summary_bridge.files.arguments import check_path
 from ms_summary_bridge.files.event_file import Path
 
 __all__ = ["Diagnosis", "diagnose_facts", "diagnose_ranks", "render_diagnosis"]
 
-_SESSION_SECS = 600.0  # how far apart the ranks of one training begin
+_SESSION_SECS: Final = 600.0  # how far apart the ranks of one training begin
+_NAMED: Final = 3
 
 
 class Diagnosis(msgspec.Struct):
@@ -33,6 +36,8 @@ class Diagnosis(msgspec.Struct):
     missing: list[int] = []
     """Ranks that left nothing of this session."""
     problems: list[str] = []
+    others: list[str] = []
+    """Directories of the other trainings of which this is the newest, the newest of them first."""
 
 
 def diagnose_ranks(
@@ -46,7 +51,7 @@ def diagnose_ranks(
     """Reads journals and watchdogs' files of all ranks and CANN's logs, and says who is to blame.
 
     Args:
-        source: Directory of one training, with `rank_<n>` at any depth.
+        source: Directory of one training, with `rank_<n>` at any depth; of several the newest is taken.
         now: Seconds since the epoch; the present moment by default.
         since: Seconds since the epoch; what is older is of an earlier session.
         tail_bytes: Read no more than this of the end of each journal.
@@ -55,13 +60,15 @@ def diagnose_ranks(
     Raises:
         LogdirError: The source cannot be read.
         NoEventsError: No rank left anything there.
-        UsageError: The source has several trainings.
     """
     source = check_path("source", source, is_local=True)
-    facts = [read_rank(rank, path, since=since, tail_bytes=tail_bytes) for rank, path in find_rank_directories(source)]
+    found = find_rank_directories(source)
+    facts = [read_rank(rank, path, since=since, tail_bytes=tail_bytes) for rank, path in found.ranks]
     began = min((rank.began for rank in facts if rank.began is not None), default=since or 0.0)
     logs = _read_cann_logs(source, cann_logs, facts, began - _SESSION_SECS)
-    return diagnose_facts(source, facts, time.time() if now is None else now, logs)
+    diagnosis = diagnose_facts(found.source, facts, time.time() if now is None else now, logs)
+    diagnosis.others = found.others
+    return diagnosis
 
 
 def _read_cann_logs(source: str, places: Sequence[str] | None, facts: list[RankFacts], since: float) -> CannLogs:
@@ -109,6 +116,10 @@ def _is_of_session(rank: RankFacts, begun: float) -> bool:
 def render_diagnosis(diagnosis: Diagnosis) -> Iterator[str]:
     """Yields lines for people."""
     yield f"{diagnosis.ranks} rank{'s' * (diagnosis.ranks != 1)} of {diagnosis.source}"
+    if diagnosis.others:
+        named = ", ".join(diagnosis.others[:_NAMED]) + (", ..." if len(diagnosis.others) > _NAMED else "")
+        count = len(diagnosis.others) + 1
+        yield f"  the newest of {count} trainings; for another: ms-summary-bridge diagnose DIR ({named})"
     for group in diagnosis.groups:
         steps = str(group.first_step) + (f" to {group.last_step}" if group.last_step != group.first_step else "")
         yield f"  {name_ranks(group.ranks)}: {group.doing} (step {steps})"

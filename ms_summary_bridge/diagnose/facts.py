@@ -11,12 +11,10 @@ from typing import Any, Final
 import msgspec
 
 from ms_summary_bridge.diagnose.places import find_place
-from ms_summary_bridge.errors import LogdirError, NoEventsError, UsageError
-from ms_summary_bridge.files.file_names import HANG_LOG, JOURNAL
+from ms_summary_bridge.files.file_names import HANG_LOG
 
-__all__ = ["Bad", "End", "Gone", "Hung", "RankFacts", "Sight", "find_rank_directories", "read_rank"]
+__all__ = ["Bad", "End", "Gone", "Hung", "RankFacts", "Sight", "read_rank"]
 
-_RANK: Final = re.compile(r"rank_(\d+)")
 _JOURNAL_FILE: Final = re.compile(r"metrics(?:\.(\d+))?\.jsonl")
 _KEPT: Final = 4096  # samples of which the pace is kept; of a longer training every second, fourth, ...
 _TOLD_SECS: Final = 1.0  # clocks are read one after the other
@@ -136,33 +134,6 @@ class _Line(msgspec.Struct):
 
 
 _DECODER: Final = msgspec.json.Decoder(_Line)
-
-
-def find_rank_directories(source: str) -> list[tuple[int, str]]:
-    """Finds what the ranks of one training left: directories `rank_<n>` with a journal or a `hang.jsonl`, at any depth.
-
-    Raises:
-        LogdirError: The source is not a directory.
-        NoEventsError: No rank left anything below it.
-        UsageError: Two directories are of the same rank: it is the directory of several trainings.
-    """
-    if not os.path.isdir(source):
-        raise LogdirError(f"{source}: not a directory that can be read: give the directory of one training")
-    found: dict[int, str] = {}
-    for directory, names, files in os.walk(source):
-        names.sort()
-        match = _RANK.fullmatch(os.path.basename(os.path.abspath(directory)))
-        if match is None or not {JOURNAL, HANG_LOG} & set(files):
-            continue
-        other = found.setdefault(int(match[1]), directory)
-        if other != directory:
-            raise UsageError(
-                f"{source}: {other} and {directory} are both of rank {int(match[1])}: diagnose one training at a time, "
-                "by naming its own directory"
-            )
-    if not found:
-        raise NoEventsError(f"{source}: no rank_<n> with a journal ({JOURNAL}) or a {HANG_LOG} was found below it")
-    return sorted(found.items())
 
 
 def read_rank(rank: int, directory: str, *, since: float | None = None, tail_bytes: int | None = None) -> RankFacts:

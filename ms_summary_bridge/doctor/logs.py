@@ -12,13 +12,13 @@ from ms_summary_bridge.doctor.look import FileFacts, LogFacts
 from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD, parse_name
 from ms_summary_bridge.runs.log_files import SOURCE
 
-__all__ = ["check_damage", "check_found", "check_times", "say_age"]
+__all__ = ["WAIT_SECS", "check_damage", "check_found", "check_times", "say_age"]
 
 _VIEWERS: Final = {MINDSPORE: "MindSpore", TENSORBOARD: "TensorBoard"}
-_WAIT_SECS: Final = 600.0  # how long MindInsight waits for the rest of a record
+WAIT_SECS: Final = 600.0
+"""How long MindInsight waits for the rest of a record."""
 _TOGETHER_SECS: Final = 60.0
 _AHEAD_SECS: Final = 86_400.0
-_OPEN_MODE, _CLOSED_MODE = 0o600, 0o400  # of MindSpore's writer, and of this package's
 
 
 def say_age(secs: float) -> str:
@@ -67,7 +67,6 @@ def check_found(log: LogFacts, now: float) -> Iterator[Finding]:
             "chmod u+r them, or look as the user who trained; delete a link that leads nowhere",
         )
     yield from _check_empty(log)
-    yield from _check_close(log, now)
 
 
 def _nothing(log: LogFacts) -> Iterator[Finding]:
@@ -103,23 +102,6 @@ def _check_empty(log: LogFacts) -> Iterator[Finding]:
         yield Finding("files.empty", verdict, f"no value in {names}", mend)
 
 
-def _check_close(log: LogFacts, now: float) -> Iterator[Finding]:
-    written = [file for file in log.data_files if file.pids]
-    if written:
-        pids = sorted({pid for file in written for pid in file.pids})
-        yield good(
-            "files.close", f"being written now: {counted(len(written), 'file')}, by pid {named([*map(str, pids)])}"
-        )
-    modes = [file for file in log.data_files if file.format == MINDSPORE and not file.pids]
-    left = [file for file in modes if file.mode == _OPEN_MODE and now - file.mtime > _WAIT_SECS]
-    if left:
-        text = f"not closed: {named([file.name for file in left])}: killed, or trained on another machine"
-        mend = "what is in it can be seen; the last steps may be missing: end a training with SIGTERM, not SIGKILL"
-        yield fault("files.close", "warning", text, mend)
-    elif any(file.mode == _CLOSED_MODE for file in modes) and not written:
-        yield good("files.close", "closed as a training ends well")
-
-
 def check_damage(log: LogFacts, now: float) -> Iterator[Finding]:
     """Yields what is damaged, cut or padded at the ends of the files, archives too."""
     damaged = [f"{file.name} {file.damage}" for file in log.data_files if file.damage]
@@ -131,7 +113,7 @@ def check_damage(log: LogFacts, now: float) -> Iterator[Finding]:
     if swapped:
         text = f"the name says one format and the content another: {named([file.name for file in swapped])}"
         yield fault("files.format", "wrong", text, f"ms-summary-bridge convert {log.target} DST reads by content")
-    cut = [file for file in log.data_files if file.cut >= 0 and not file.pids and now - file.mtime > _WAIT_SECS]
+    cut = [file for file in log.data_files if file.cut >= 0 and not file.pids and now - file.mtime > WAIT_SECS]
     if cut:
         text = f"ends inside a record: {named([f'{file.name} at byte {file.cut:,}' for file in cut])}"
         mend = "all before it can be seen; copy it again if it was copied while it grew"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import time
 from collections.abc import Iterator
 from typing import Any, Final
@@ -16,7 +17,7 @@ import msgspec
 import psutil
 
 from ms_summary_bridge.doctor.finding import Finding, Verdict, counted, fault, good, named
-from ms_summary_bridge.doctor.logs import say_age
+from ms_summary_bridge.doctor.logs import WAIT_SECS, say_age
 from ms_summary_bridge.doctor.look import LogFacts
 from ms_summary_bridge.doctor.machine import DiskFacts
 from ms_summary_bridge.doctor.processes import ProcessFacts
@@ -42,7 +43,9 @@ _JOURNALS: Final = 64
 _HEAD_BYTES: Final = 1 << 16
 _TAIL_BYTES: Final = 1 << 15
 _PATIENCE_SECS: Final = 600.0  # a graph may take so long to compile
+_OPEN_MODE, _CLOSED_MODE = 0o600, 0o400  # of MindSpore's writer, and of this package's
 _CLOCK_SECS: Final = 5.0
+_RANK_DIRECTORY: Final = re.compile(r"rank_\d+", re.ASCII)
 _MOST_PID: Final = 1 << 22  # of Linux
 _MOST_RANKS: Final = 1 << 20  # a journal may say anything
 
@@ -56,6 +59,8 @@ class JournalFacts(msgspec.Struct, frozen=True):
     last_step: int = -1
     """Of the last sample; -1 for none."""
     has_ended: bool = False
+    ended_by: str = ""
+    """What ended it; empty where it came to its end, or has not ended."""
     is_alive: bool | None = None
     """Whether its process runs; None where this machine cannot tell."""
     beat: Beat | None = None
@@ -72,9 +77,12 @@ def _whole(value: object, default: int = 0) -> int:
 
 
 def read_journals(log: LogFacts) -> list[JournalFacts]:
-    """Returns the newest journals below a path; counts what it reads."""
+    """Returns the newest journals of ranks below a path; counts what it reads."""
     times: dict[str, float] = {}
+    of_runs = {os.path.dirname(place) for place in log.journals if _RANK_DIRECTORY.fullmatch(os.path.basename(place))}
     for directory in log.journals:
+        if directory in of_runs:
+            continue  # all ranks' numbers together
         try:
             times[directory] = os.path.getmtime(os.path.join(directory, JOURNAL))
         except OSError:
@@ -100,10 +108,12 @@ def _read_journal(directory: str, mtime: float, log: LogFacts) -> JournalFacts:
     ends = [place for place, line in enumerate(lines) if line.get("kind") == "end"]
     begins = [place for place, line in enumerate(lines) if line.get("kind") == "header"]
     has_ended = bool(ends) and (not begins or ends[-1] > begins[-1])
+    reason = lines[ends[-1]].get("reason") if has_ended else ""
+    ended_by = reason if isinstance(reason, str) else ""
     last_step = _whole(samples[-1].get("step"), -1) if samples else -1
     is_alive = _is_alive(header)
     beat = find_beat(_whole(header.get("pid"))) if is_alive and not has_ended else None
-    return JournalFacts(directory, header, last_step, has_ended, is_alive, beat, mtime)
+    return JournalFacts(directory, header, last_step, has_ended, ended_by, is_alive, beat, mtime)
 
 
 def _is_alive(header: dict[str, Any]) -> bool | None:
@@ -135,12 +145,38 @@ def check_process(facts: ProcessFacts) -> Iterator[Finding]:
 
 def check_training(log: LogFacts, journals: list[JournalFacts], disk: DiskFacts, now: float) -> Iterator[Finding]:
     """Yields the answers for a directory."""
+    yield from _check_close(log, journals, now)
     yield from _check_running(journals, now)
     yield _check_enabled(log, journals)
     yield _check_interval(log, journals)
     yield _check_passed(log, journals, now)
     yield check_writable(disk, has_files=bool(log.data_files))
     yield _check_ranks(log, journals)
+
+
+def _check_close(log: LogFacts, journals: list[JournalFacts], now: float) -> Iterator[Finding]:
+    written = [file for file in log.data_files if file.pids]
+    if written:
+        pids = sorted({pid for file in written for pid in file.pids})
+        yield good(
+            "files.close", f"being written now: {counted(len(written), 'file')}, by pid {named([*map(str, pids)])}"
+        )
+    modes = [file for file in log.data_files if file.format == MINDSPORE and not file.pids]
+    left = [file for file in modes if file.mode == _OPEN_MODE and now - file.mtime > WAIT_SECS]
+    broken = [one for one in journals if one.ended_by]
+    if left:
+        text = f"not closed: {named([file.name for file in left])}: killed, or trained on another machine"
+        mend = "what is in it can be seen; the last steps may be missing: end a training with SIGTERM, not SIGKILL"
+        yield fault("files.close", "warning", text, mend)
+    elif any(file.mode == _CLOSED_MODE for file in modes) and not written:
+        if broken:
+            whose = "the journal" if len(journals) == 1 else f"{len(broken)} of {len(journals)} journals"
+            text = f"closed; {whose}: ended by {named(sorted({one.ended_by for one in broken}))}"
+        elif any(one.header and not one.has_ended for one in journals):
+            text = "closed; there is a journal without an end"
+        else:
+            text = "closed as a training ends well"
+        yield good("files.close", text)
 
 
 def _check_running(journals: list[JournalFacts], now: float) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -21,7 +22,9 @@ from ms_summary_bridge.files.records import encode_record
 from ms_summary_bridge.formats.wire import varint
 from ms_summary_bridge.monitor.model.sample import Sample
 from ms_summary_bridge.monitor.sinks.journal import sample_line
+from ms_summary_bridge.training.distributed import ProcessRank
 from tests.batches.test_batch_lane import LogFormat
+from tests.monitor_run import Engine
 
 _Values = dict[int, dict[str, float]]  # by step and tag
 
@@ -186,6 +189,26 @@ def test_journals_are_read(tmp_path: Path) -> None:
     assert [one.rank for one in report.ranks] == [0, 1, 2]
     assert [row["mean"] for row in _rows(tmp_path / "out")] == [2.0, "NaN", 2.0, "NaN"]
     assert report.first_bad[0].tag == "lr"
+
+
+@pytest.mark.parametrize("what", ["auto", "journals"])
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_the_runs_own_journal_is_no_rank_of_it(tmp_path: Path, what: Literal["auto", "journals"], ranks: int) -> None:
+    engines = [
+        Engine(tmp_path / "runs", ProcessRank(rank=rank, ranks=ranks), interval=0).begin() for rank in range(ranks)
+    ]
+    for step in (1, 2):
+        for rank, engine in enumerate(engines):
+            engine.step(step, outputs=float(rank))
+    for engine in reversed(engines):
+        engine.end()
+    run, out = engines[0].directory, tmp_path / "out"
+    assert (run / "metrics.jsonl").exists()
+    for source in (tmp_path / "runs", run):
+        report = aggregate_ranks(source, out, what=what, force=True)
+        assert [one.rank for one in report.ranks] == list(range(ranks))
+        assert [Path(one.source).name for one in report.ranks] == [f"rank_{rank}" for rank in range(ranks)]
+        assert [row["mean"] for row in _rows(out) if row["tag"] == "loss"] == [(ranks - 1) / 2] * 2
 
 
 def test_what_a_journal_loses_is_said(tmp_path: Path) -> None:

@@ -139,11 +139,35 @@ def test_check_of_a_mindformers_file(tmp_path: Path, here: Here) -> None:
     done = here("check", path)
     assert done.returncode == 2
     message, _, lines = done.stderr.partition("callbacks:\n")
-    assert "ends the training at interval, warn_on_value" in message
+    assert "stops the training because of the keys interval, warn_on_value; move them into an entry" in message
     path.write_text(f"{theirs}callbacks:\n{lines}", encoding="utf-8")
     done = here("check", path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "warns     loss above 5" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "place"),
+    [
+        (
+            "- type: MFLossMonitor\n- type: MindSporeTransformersMonitor\n",
+            "callbacks[1], the entry that",
+        ),
+        ("- type: MindSporeTransformersMonitor\n  config: {interval: 5}\n", "callbacks[0].config, the entry that"),
+        ("  type: MFLossMonitor\n", "an entry of callbacks, which must be a list:\n"),
+    ],
+)
+def test_what_fix_refuses_to_move_is_to_be_moved_by_hand(
+    tmp_path: Path, here: Here, callbacks: str, place: str
+) -> None:
+    path = tmp_path / "llama.yaml"
+    path.write_text(f"monitor_config:\n  monitor_on: True\n  project: llama\ncallbacks:\n{callbacks}", encoding="utf-8")
+    assert here("check", path, "--fix").returncode == 2
+    done = here("check", path)
+    assert done.returncode == 2
+    said = re.sub(r" \([^)]*llama.yaml, line \d+\)", "", done.stderr)
+    assert f"because of the key project; move it by hand into {place}" in said
+    assert "--fix" not in said
 
 
 @pytest.mark.mindspore

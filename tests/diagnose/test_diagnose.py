@@ -16,7 +16,7 @@ from ms_summary_bridge.cli.app import main
 from ms_summary_bridge.diagnose.diagnosis import Diagnosis, diagnose_ranks, render_diagnosis
 from ms_summary_bridge.diagnose.finding import list_ranks
 from ms_summary_bridge.diagnose.rules import RULES
-from ms_summary_bridge.errors import LogdirError, NoEventsError, UsageError
+from ms_summary_bridge.errors import LogdirError, NoEventsError
 from tests.bridge_scripts.runs import msrun, output_of, script, wait_until
 from tests.conftest import TESTS
 from tests.diagnose.simulated import FAULTS, Training, plant
@@ -176,12 +176,40 @@ def test_what_cannot_be_diagnosed_is_said(tmp_path: Path) -> None:
         diagnose_ranks(tmp_path / "missing")
     with pytest.raises(NoEventsError, match=r"metrics\.jsonl"):
         diagnose_ranks(tmp_path)
-    for name in ("a", "b"):
-        training = Training(random.Random(5), 2)
-        training.begin()
+
+
+def test_of_several_trainings_the_newest_is_taken_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, name in enumerate(("c/1", "a/2", "b/1")):  # the newest is neither the first nor the last by name
+        training, odd, _ = plant(random.Random(number), "data", is_late=True, ranks=4)
+        for member in training.members:
+            for line in [*member.journal, *member.told]:
+                line["wall_time"] += 86_400.0 * (3 if name == "a/2" else number)
         training.write(tmp_path / name)
-    with pytest.raises(UsageError, match="one training at a time"):
-        diagnose_ranks(tmp_path)
+        if name == "a/2":
+            blamed = odd
+    alone = list(render_diagnosis(diagnose_ranks(tmp_path / "a" / "2")))
+    diagnosis = diagnose_ranks(tmp_path)
+    assert [finding.ranks for finding in diagnosis.findings] == [[blamed]]
+    assert diagnosis.source == str(tmp_path / "a" / "2")
+    assert diagnosis.others == [str(tmp_path / "b" / "1"), str(tmp_path / "c" / "1")]
+    first, said, *more = render_diagnosis(diagnosis)
+    assert [first, *more] == alone
+    assert said.startswith("  the newest of 3 trainings; for another: ms-summary-bridge diagnose DIR (")
+    assert main(["diagnose", str(tmp_path)]) == 5
+    assert said in capsys.readouterr().out
+    assert main(["diagnose", diagnosis.others[0]]) == 5
+    assert "the newest of" not in capsys.readouterr().out
+
+
+def test_ranks_of_hosts_side_by_side_are_one_training(tmp_path: Path) -> None:
+    training, odd, now = plant(random.Random(3), "data", is_late=True, ranks=4)
+    training.write(tmp_path / "host0")
+    for rank in (2, 3):
+        (tmp_path / "host1").mkdir(exist_ok=True)
+        (tmp_path / "host0" / f"rank_{rank}").rename(tmp_path / "host1" / f"rank_{rank}")
+    diagnosis = diagnose_ranks(tmp_path, now=now)
+    assert (diagnosis.ranks, diagnosis.others) == (4, [])
+    assert [finding.ranks for finding in diagnosis.findings] == [[odd]]
 
 
 def test_the_command_prints_and_exits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

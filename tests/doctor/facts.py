@@ -34,14 +34,21 @@ PACKAGES = environment()
 
 
 def write_journal(
-    directory: Path, *, steps: Sequence[int], rank: int = 0, ranks: int = 1, pid: int = 0, has_end: bool = False
+    directory: Path,
+    *,
+    steps: Sequence[int],
+    rank: int = 0,
+    ranks: int = 1,
+    pid: int = 0,
+    has_end: bool = False,
+    reason: str | None = None,
 ) -> Path:
     """Writes a journal as the monitor does; without a process it is one of another machine."""
     moment = {"wall_time": NOW - 3600, "rank": rank}
     host = platform.node() if pid else "elsewhere"
     lines: list[dict[str, Any]] = [{"kind": "header", "format": 1, **moment, "ranks": ranks, "host": host, "pid": pid}]
     lines += [{"kind": "sample", "step": step, **moment, "values": {"loss": 1.0}} for step in steps]
-    lines += [{"kind": "end", "step": max(steps, default=0), **moment, "text": ""}] if has_end else []
+    lines += [{"kind": "end", "step": max(steps, default=0), **moment, "text": "", "reason": reason}] if has_end else []
     directory.mkdir(parents=True)
     path = directory / "metrics.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")

@@ -65,6 +65,30 @@ def test_a_directory_of_summary_collector(summary_dir: Path) -> None:
     assert found["self.interval"].text == "interval: steps 1 to 16 were recorded"
 
 
+@pytest.mark.parametrize(
+    ("reasons", "text"),
+    [
+        (["", ""], "closed as a training ends well"),
+        (["SIGTERM"], "closed; the journal: ended by SIGTERM"),
+        (["SIGTERM", "", "SIGTERM"], "closed; 2 of 3 journals: ended by SIGTERM"),
+        ([None], "closed; there is a journal without an end"),
+    ],
+)
+def test_how_a_training_ended_is_what_its_journals_say(
+    summary_dir: Path, tmp_path: Path, reasons: list[str | None], text: str
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(summary_dir, run / "summary")
+    ranks = len(reasons)
+    for rank, reason in enumerate(reasons):
+        has_end = reason is not None
+        write_journal(run / f"rank_{rank}", steps=[1], rank=rank, ranks=ranks, has_end=has_end, reason=reason)
+    (run / "metrics.jsonl").write_bytes((run / "rank_0" / "metrics.jsonl").read_bytes())  # that of all ranks
+    found = findings_of(run)
+    assert (found["files.close"].text, found["files.close"].verdict) == (text, "ok")
+    assert found["self.enabled"].text == f"enabled: the monitor left {ranks} journal{'s' * (ranks > 1)}"
+
+
 def test_conversions_there_and_back(summary_dir: Path, tmp_path: Path) -> None:
     convert_logdir(str(summary_dir), str(tmp_path / "tb"))
     convert_logdir(str(tmp_path / "tb"), str(tmp_path / "back"), to="mindinsight")

@@ -19,7 +19,7 @@ from ms_summary_bridge.states.compare.rows import list_run_rows, write_run_rows
 from ms_summary_bridge.states.compare.training import find_trainings, read_training
 from tests.formats.test_dataset_graph import golden, payload
 from tests.formats.test_lineage import eval_event, put_lineage, train_event
-from tests.mindspore_run import event, scalar, write_summary
+from tests.mindspore_run import START, event, scalar, write_summary
 from tests.monitor_run import Engine
 
 
@@ -89,6 +89,22 @@ def test_a_row_has_what_lineage_and_journal_say(tmp_path: Path) -> None:
     assert journal.metrics == {"eval/accuracy": 0.75}
     assert journal.settings["team"] == "nlp"
     assert journal.started is not None
+
+
+def test_when_a_training_started_is_a_time_in_utc_with_or_without_a_monitor(tmp_path: Path) -> None:
+    write_losses(tmp_path / "runs" / "files", [2.0, 1.5])
+    for name, moment in (("journal", START + 123.9), ("odd", 1e300)):
+        write_journal(tmp_path / "runs" / name, [3.0])
+        path = tmp_path / "runs" / name / "rank_0" / "metrics.jsonl"
+        header, *lines = path.read_text().splitlines()
+        path.write_text("\n".join([json.dumps({**json.loads(header), "wall_time": moment}), *lines]))
+    found = list_run_rows(tmp_path / "runs", sort="started")
+    write_run_rows(found, tmp_path / "out")
+    assert [(row["run"], row["started"]) for row in read_csv(tmp_path / "out" / "runs.csv")] == [
+        ("files", "2023-11-14T22:13:20Z"),
+        ("journal", "2023-11-14T22:15:23Z"),
+        ("odd", "1e+300"),
+    ]
 
 
 def test_ranks_are_one_training(tmp_path: Path) -> None:

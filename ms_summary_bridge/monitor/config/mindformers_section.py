@@ -75,12 +75,21 @@ def refuse_misplaced(data: Mapping[Any, Any], problems: Problems) -> None:
         hint = nearest(key, sorted(_THEIR_KEYS | SECTION.keys() | PARAMS.keys()))
         problems.add(join_path("$.monitor_config", key), f"neither MindFormers nor the monitor has a key {key!r}{hint}")
     if ours:
-        problems.add(
-            "$.monitor_config",
-            f"in a file of MindFormers this section is MindFormers' own and ends the training at {', '.join(ours)}; "
-            f"move {'it' if len(ours) == 1 else 'them'} into an entry of callbacks, as `config check --fix` does:\n"
-            f"{_show_entry(ours)}",
+        them, noun = ("it", "key") if len(ours) == 1 else ("them", "keys")
+        said = (
+            "in a file of MindFormers this section is MindFormers' own and stops the training because of the "
+            f"{noun} {', '.join(ours)}; move {them} "
         )
+        there = [(path, entry) for path, kind, entry in find_entries(data) if kind == MONITOR_TYPE]
+        if there:
+            path, entry = there[0]
+            place = f"{path}.config" if isinstance(entry.get("config"), Mapping) else path
+            said += f"by hand into {place.removeprefix('$.')}, the entry that the monitor has already"
+        elif isinstance(data.get("callbacks") or [], list):
+            said += f"into an entry of callbacks, as `config check --fix` does:\n{_show_entry(ours)}"
+        else:
+            said += f"by hand into an entry of callbacks, which must be a list:\n{_show_entry(ours)}"
+        problems.add("$.monitor_config", said)
 
 
 def find_misplaced(data: Mapping[Any, Any]) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import math
 import os
 import time
 from collections.abc import Callable
+from datetime import datetime, timezone
 from typing import Any, Final
 
 import msgspec
@@ -40,7 +42,7 @@ class RunRow(msgspec.Struct, kw_only=True):
         best_step: Its step.
         last_loss: The newest loss, finite or not.
         loss_tag: Whose these are.
-        started: Seconds since the epoch, as the monitor recorded it; None where it did not.
+        started: Seconds since the epoch, as the monitor recorded it, else of its first record; None where neither is.
         commit: Of the training's code; empty where nothing says so.
         metrics: Last value of each metric of an evaluation.
         settings: Hyperparameters, and the tags of the configuration under their own names.
@@ -125,13 +127,13 @@ def list_run_rows(
 def make_row(training: Training, *, state: str = "") -> RunRow:
     """Returns the row of a training that was read."""
     steps = [int(one.steps[-1]) for one in training.series.values() if len(one.steps)]
-    tags, moment = training.header.get("tags"), training.header.get("wall_time")
+    tags = training.header.get("tags")
     row = RunRow(
         run=training.name,
         state=state,
         ranks=training.ranks,
         last_step=max(steps, default=None),
-        started=float(moment) if isinstance(moment, (int, float)) else None,
+        started=training.started,
         commit=str(training.header.get("commit") or ""),
         metrics=training.metrics,
         settings={**training.settings, **(tags if isinstance(tags, dict) else {})},
@@ -195,7 +197,7 @@ def write_run_rows(found: RunRows, destination: Path, *, force: bool = False) ->
     columns = found.columns
     writer.writerow(columns)
     for row in found.rows:
-        writer.writerow([_text(row.cell(column)) for column in columns])
+        writer.writerow([_text(row.cell(column), is_time=column == "started") for column in columns])
     try:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     except OSError as error:
@@ -204,7 +206,10 @@ def write_run_rows(found: RunRows, destination: Path, *, force: bool = False) ->
     return path
 
 
-def _text(value: Any) -> Any:
+def _text(value: Any, *, is_time: bool = False) -> Any:
     if value is None:
         return ""
+    if is_time:
+        with contextlib.suppress(ValueError, OverflowError, OSError):  # as of a time that no calendar has
+            return datetime.fromtimestamp(value, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     return repr(value) if isinstance(value, float) else value if isinstance(value, (int, str)) else str(value)

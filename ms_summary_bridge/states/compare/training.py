@@ -74,6 +74,7 @@ class Training(msgspec.Struct):
         dataset: The data pipeline as text; empty where none was recorded.
         ranks: How many processes left anything, or how many the training says there are.
         problems: What could not be read.
+        first_record: The earliest time in its event files, seconds since the epoch; None where none has one.
     """
 
     name: str
@@ -84,6 +85,13 @@ class Training(msgspec.Struct):
     dataset: str = ""
     ranks: int = 1
     problems: list[str] = []
+    first_record: float | None = None
+
+    @property
+    def started(self) -> float | None:
+        """When it began, as the monitor recorded it, else by its first record; None where neither tells."""
+        moment = self.header.get("wall_time")
+        return float(moment) if isinstance(moment, (int, float)) else self.first_record
 
     @property
     def loss(self) -> Series | None:
@@ -152,6 +160,9 @@ def _read_run(run: Run, training: Training) -> None:
         training.problems.append(f"run {run.name}: {error}")
     training.problems += problems_of(reading)
     table = ScalarTable([run.name], columns.tags, columns.take(), [])
+    times = [*starts, float(np.min(table.wall_time, where=table.wall_time > 0, initial=math.inf))]
+    known = [moment for moment in [training.first_record, *times] if moment is not None and 0 < moment < math.inf]
+    training.first_record = min(known, default=None)
     for tag in table.tags:
         steps, values = table.series(tag)
         training.series.setdefault(tag, make_series(tag, steps, values))
