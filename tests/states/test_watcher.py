@@ -362,6 +362,31 @@ def test_a_hang_a_recovery_and_a_death(tmp_path: Path) -> None:
     assert watched.look(START + 93)["run"].state == "running"
 
 
+def test_a_hang_that_was_told_of_stays_one(tmp_path: Path) -> None:
+    rank = tmp_path / "run" / "rank_0"
+    write_lines(rank / "metrics.jsonl", HEADER, sample(1), sample(2))
+    watched = Watched(tmp_path, stall_after=3600.0)
+    assert watched.look(START + 19)["run"].state == "running"
+    hang = {"rule": "hang", "step": 2, "rank": 0, "severity": "critical", "wall_time": START + 20.0, "message": "stuck"}
+    action = {"kind": "action", "action": "webhook", "rule": "hang", "wall_time": START + 31.0}
+    blame = {"kind": "blame", "rank": 0, "wall_time": START + 31.0, "text": "rank 0 hangs"}
+    write_lines(rank / "hang.jsonl", {"kind": "hang", **hang}, blame, action)
+    write_lines(rank / "metrics.jsonl", {"kind": "alert", **hang}, action)
+    for run in (watched.look(START + 32)["run"], look(tmp_path, START + 32, stall_after=3600.0)["run"]):
+        assert (run.state, run.evidence, run.last_time) == ("stalled", ("the watchdog: stuck",), START + 2)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_hang_of_an_earlier_session_is_over(tmp_path: Path, is_first: bool) -> None:
+    rank, hang = tmp_path / "run" / "rank_0", {"kind": "hang", "rule": "hang", "rank": 0, "wall_time": START + 20.0}
+    paths = {"hang.jsonl": [hang], "metrics.jsonl": [HEADER, sample(2), {**HEADER, "wall_time": START + 24.0}]}
+    watched = Watched(tmp_path)
+    for name in sorted(paths, reverse=not is_first):
+        write_lines(rank / name, *paths[name])
+        watched.look(START + 25)
+    assert watched.look(START + 25)["run"].state == "running"
+
+
 def test_a_rank_of_many_is_named(tmp_path: Path) -> None:
     for rank in range(4):
         write_summary(tmp_path / "job", losses(dict.fromkeys(range(1, 5), 0.5 + rank)), rank=rank)
