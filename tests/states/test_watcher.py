@@ -23,6 +23,7 @@ from ms_summary_bridge.formats.sessions.lineage import failed_training
 from ms_summary_bridge.formats.wire import fixed64, length_delimited
 from ms_summary_bridge.live_writer.live_run import LiveRun
 from ms_summary_bridge.monitor.watchdog.heartbeat import Heartbeat
+from ms_summary_bridge.states.alerts import find_alerts
 from ms_summary_bridge.states.run_state import RunState
 from ms_summary_bridge.states.watcher import RunWatcher
 from ms_summary_bridge.values import Scalar
@@ -253,6 +254,38 @@ def test_a_journal_tells_how_it_goes_and_ends(tmp_path: Path) -> None:
     assert (run.main.rate, run.main.rate_unit) == (64.0, "samples/s")
     assert [text for _, _, text in run.milestones] == ["warm-up is over"]
     assert run.main.losses[-3:] == (1.0, 0.5, 0.0)
+
+
+def test_the_newest_of_the_losses_that_are_the_same_is_shown(tmp_path: Path) -> None:
+    write_summary(tmp_path / "run", losses({1: 4.0, 11: 3.0, 21: 2.0}))
+    path = write_lines(tmp_path / "run" / "metrics.jsonl", HEADER, *(sample(step, loss=0.5) for step in range(1, 22)))
+    write_summary(tmp_path / "run", losses({99: 9.0}, "aux/loss"), seconds=START + 1)
+    watched = Watched(tmp_path)
+    main = watched.look()["run"].main
+    assert (main.loss_step, main.loss, main.loss_tag) == (21, 0.5, "loss")  # and not another one at each tenth step
+    write_lines(path, sample(22), sample(23, loss=0.25))
+    main = watched.look()["run"].main
+    assert (main.loss_step, main.loss, main.loss_tag) == (23, 0.25, "loss")
+    write_summary(tmp_path / "run", losses({31: 1.0}), seconds=START + 2)
+    main = watched.look()["run"].main
+    assert (main.loss_step, main.loss, main.loss_tag) == (31, 1.0, "loss/auto")
+
+
+def test_the_loss_that_is_not_finite_is_the_one_that_is_shown(tmp_path: Path) -> None:
+    write_summary(tmp_path / "run", losses({1: 4.0}))
+    bad = {**sample(8), "values": {"loss": None}, "nonfinite": {"loss": "nan"}}
+    path = write_lines(tmp_path / "run" / "metrics.jsonl", HEADER, sample(7), bad)
+    watched = Watched(tmp_path)
+    (alert,) = find_alerts(list(watched.look().values()))
+    assert alert.alert.message.startswith("the loss is nan since step 8")
+    assert (str(alert.alert.value), alert.alert.metric) == ("nan", "loss")
+    write_summary(tmp_path / "run", losses({9: math.nan}), seconds=START + 1)
+    write_lines(path, sample(10))
+    run = watched.look()["run"]
+    assert (run.state, run.main.loss) == ("running", 0.5)  # it has passed by the newest
+    write_summary(tmp_path / "run", losses({10: math.inf}, "aux/loss"), seconds=START + 2)
+    run = watched.look()["run"]
+    assert (run.state, run.main.loss, run.main.loss_tag) == ("non-finite", math.inf, "aux/loss")
 
 
 def test_an_alarm_and_a_nan_in_a_journal(tmp_path: Path) -> None:
