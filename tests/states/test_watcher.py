@@ -448,6 +448,13 @@ def test_files_belong_to_the_training_that_recorded_them(tmp_path: Path) -> None
 # ---------------------------------------------------------------- what is wrong with files
 
 
+def test_runs_stand_in_the_order_of_their_directories(tmp_path: Path) -> None:
+    names = ["output", "output/monitor/run-2", "output/monitor/run-10", "output2", "output2/monitor/run-1"]
+    for name in reversed(names):
+        write_summary(tmp_path / name, losses({1: 0.5}))
+    assert list(look(tmp_path)) == names
+
+
 def test_damage_costs_a_run_its_row_alone_and_is_named(tmp_path: Path) -> None:
     good = write_summary(tmp_path / "good", losses({1: 0.5}))
     data = bytearray(write_summary(tmp_path / "damaged", losses(dict.fromkeys(range(1, 9), 0.5))).read_bytes())
