@@ -22,6 +22,7 @@ from ms_summary_bridge.cli.cells import (
 )
 from ms_summary_bridge.cli.output import printable
 from ms_summary_bridge.cli.watch_view import HELP, Row, WatchView
+from ms_summary_bridge.states.alerts import fold_alerts
 from ms_summary_bridge.states.judgement import State
 from ms_summary_bridge.states.run_state import RunState
 
@@ -230,8 +231,8 @@ def _render_run(run: RunState, width: int, height: int, now: float, is_ascii: bo
     say("rate", show_rate(main))
     say("memory", show_memory(main.memory))
     say("age", show_age(now, run.last_time))
-    for alarm in run.alarms[-_MOST_LINES:]:
-        say("alarm", f"{show_moment(alarm.wall_time)} {alarm.headline()}", "red")
+    for wall_time, headline in fold_alerts(run.alarms)[-_MOST_LINES:]:
+        say("alarm", f"{show_moment(wall_time)} {headline}", "red")
     for step, wall_time, text in run.milestones[-_MOST_LINES:]:
         say("milestone", f"{show_moment(wall_time)} step {step}: {text}")
     for problem in run.problems[:_MOST_LINES]:

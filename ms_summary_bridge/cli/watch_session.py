@@ -21,11 +21,12 @@ from ms_summary_bridge.cli.keys import KeyReader
 from ms_summary_bridge.cli.output import ended_by, fold_text, make_console, print_bytes, printable, say
 from ms_summary_bridge.cli.watch_page import render_page, render_table
 from ms_summary_bridge.cli.watch_view import WatchView
+from ms_summary_bridge.diagnose.finding import group_by
 from ms_summary_bridge.errors import LogdirError, UsageError
 from ms_summary_bridge.monitor.alarms.actions.command import run_command
 from ms_summary_bridge.monitor.alarms.actions.message import ActionError, AlertSource
 from ms_summary_bridge.monitor.model.alert_config import CommandConfig
-from ms_summary_bridge.states.alerts import NewAlerts, RunAlert, find_alerts
+from ms_summary_bridge.states.alerts import NewAlerts, RunAlert, find_alerts, fold_alerts
 from ms_summary_bridge.states.run_state import RunState
 from ms_summary_bridge.states.watcher import RunWatcher
 
@@ -204,9 +205,10 @@ def _print(session: _Session, *, is_json: bool) -> None:
     lines = render_table(rows, console.width, now, is_ascii=_is_ascii(console))
     if not rows:
         lines.append(Text("no run"))
-    said = [
-        f"alarm in {one.run.name}: {one.alert.headline()}" for one in session.alerts if one.alert.rule != one.run.state
-    ]
+    said = []
+    for its in group_by(session.alerts, lambda one: one.run.directory).values():
+        alarms = [one.alert for one in its if one.alert.rule != one.run.state]
+        said += [f"alarm in {its[0].run.name}: {headline}" for _, headline in fold_alerts(alarms)]
     said += [f"problem: {problem}" for run in session.runs for problem in run.problems]
     for text in map(printable, said):
         lines += fold_text(Text(text), console.width) if sys.stdout.isatty() else [Text(text)]

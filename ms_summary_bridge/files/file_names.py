@@ -27,6 +27,7 @@ __all__ = [
     "format_of_name",
     "is_archive",
     "is_wanted",
+    "order_of_path",
     "parse_name",
 ]
 
@@ -100,3 +101,9 @@ def parse_name(name: str, file_format: str) -> tuple[int | None, int | None, str
     address = _IPV4.match(rest)
     process = _PROCESS.search(rest, address.end() if address else 0)
     return int(match[1]), None, rest[: process.start()] if process else rest, int(process[1]) if process else 0
+
+
+def order_of_path(path: str) -> list[list[str | int]]:
+    """Returns what names of runs are sorted by: a directory before its neighbours, `run_2` before `run_10`."""
+    parts = [re.split(r"([0-9]+)", part) for part in path.split("/")]  # text and digits in turn, to compare like
+    return [[int(text) if index % 2 else text for index, text in enumerate(part)] for part in parts]

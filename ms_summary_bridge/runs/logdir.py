@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterable
 
 import msgspec
@@ -19,7 +18,7 @@ from ms_summary_bridge.errors import LogdirError, NoEventsError
 from ms_summary_bridge.files.arguments import check_path
 from ms_summary_bridge.files.event_file import Path, is_url
 from ms_summary_bridge.files.file_ends import last_wall_time
-from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD, archive_source
+from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD, archive_source, order_of_path
 from ms_summary_bridge.files.file_tree import Problem, WalkLog, walk_local, walk_url
 from ms_summary_bridge.runs.log_files import CONVERT, LIVE, SOURCE, EnvelopeDecoder, LogFile, read_directory
 from ms_summary_bridge.runs.msprobe import MSPROBE, find_tables
@@ -141,9 +140,8 @@ def discover(source: Path) -> Logdir:
     )
 
 
-def _run_order(run: Run) -> tuple[list[str | int], str, str]:
-    parts = re.split(r"([0-9]+)", run.name)  # text and digits in turn, so that like is compared with like
-    return [int(part) if index % 2 else part for index, part in enumerate(parts)], run.format, run.role
+def _run_order(run: Run) -> tuple[list[list[str | int]], str, str]:
+    return order_of_path(run.name), run.format, run.role
 
 
 def _other_format(archive: str) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
+from ms_summary_bridge.diagnose.finding import name_ranks
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.states.judgement import State
 from ms_summary_bridge.states.run_state import RunState
 
-__all__ = ["NewAlerts", "RunAlert", "find_alerts"]
+__all__ = ["NewAlerts", "RunAlert", "find_alerts", "fold_alerts"]
 
 _ADVICE: Final[dict[State, str]] = {
     "non-finite": "the weights are most likely lost from that step on: go back to a checkpoint before it",
@@ -63,6 +65,23 @@ def find_alerts(runs: Sequence[RunState], since: float = 0.0) -> Iterator[RunAle
         for alarm in run.alarms:
             if alarm.wall_time >= since:
                 yield RunAlert(run, alarm)
+
+
+def fold_alerts(alerts: Sequence[Alert]) -> list[tuple[float, str]]:
+    """Returns `(wall_time, headline)` of the alerts of one run: one for all ranks to which the same befell at one step.
+
+    Ranks rarely agree to the last digit, so messages are compared without numbers; shown is that of the first.
+    """
+    folded: list[dict[int, Alert]] = []
+    newest: dict[Hashable, dict[int, Alert]] = {}
+    for one in alerts:
+        key = one.severity, one.rule, one.metric, one.step, one.epoch, re.sub(r"\d+", "", one.message)
+        if key not in newest or one.rank in newest[key]:  # which has befallen a rank again
+            newest[key] = {}
+            folded.append(newest[key])
+        newest[key][one.rank] = one
+    firsts = [(next(iter(by_rank.values())), name_ranks(list(by_rank))) for by_rank in folded]
+    return [(first.wall_time, first.headline(ranks)) for first, ranks in firsts]
 
 
 class NewAlerts:

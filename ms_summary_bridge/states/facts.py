@@ -82,6 +82,11 @@ class LossSeries(msgspec.Struct):
             since = step
         return since
 
+    @property
+    def interval(self) -> int:
+        """Steps from the last point but one to the last; 0 where there is one."""
+        return abs(self.steps[-1] - self.steps[-2]) if len(self.steps) > 1 else 0
+
 
 class RankFacts(msgspec.Struct):
     """What one process of a training wrote.
@@ -178,13 +183,23 @@ class RankFacts(msgspec.Struct):
 
     @property
     def loss(self) -> LossSeries | None:
-        """The training's loss: not that of an evaluation if there is another; the likeliest name, the most points."""
-        if not self.losses:
-            return None
-        return min(
-            self.losses.values(),
-            key=lambda one: (*likeliest(one.tag), -len(one.steps), one.tag),
-        )
+        """The training's loss: the one that is not finite, else the newest by `_newest_loss`."""
+        return self._find_nonfinite()[1] or self._newest_loss()
+
+    def _newest_loss(self) -> LossSeries | None:
+        """Returns the loss that is ahead of those with a usual name, which are the same in several files.
+
+        Of two at the same step it is the one with more steps, so that it stays the same while a training goes on.
+        """
+
+        def order(one: LossSeries) -> tuple[object, ...]:
+            is_other, place = likeliest(one.tag)
+            if place == len(_LIKELY):
+                return is_other, True, False, 0, 0, place, -len(one.steps), one.tag
+            is_old = one.times[-1] < self.began
+            return is_other, False, is_old, -one.steps[-1], one.interval, place, -len(one.steps), one.tag
+
+        return min(self.losses.values(), key=order, default=None)
 
     @property
     def rate(self) -> tuple[float, str] | None:
@@ -220,12 +235,12 @@ class RankFacts(msgspec.Struct):
             beat: What its heartbeat says, and for how many seconds.
         """
         secs = [two[1] - one[1] for one, two in itertools.pairwise(self.times)]
-        bad = self._find_nonfinite()
-        main = self.loss
+        since, bad = self._find_nonfinite()
+        main = min(self.losses.values(), key=lambda one: (*likeliest(one.tag), -len(one.steps), one.tag), default=None)
         end, after = self.end, 0
         if end is not None and main is not None and not is_of_evaluation(main.tag):
-            since = max(end.wall_time, self.evaluated) + _AFTER_END_SECS
-            after = len({step for step, time in zip(main.steps, main.times, strict=True) if time > since})
+            over = max(end.wall_time, self.evaluated) + _AFTER_END_SECS
+            after = len({step for step, time in zip(main.steps, main.times, strict=True) if time > over})
         if end is None and self.evaluated and main is None:
             end = End(self.evaluated, False, "the lineage of an evaluation was written")
         return Evidence(
@@ -244,21 +259,23 @@ class RankFacts(msgspec.Struct):
             lacks_lineage=self.awaits_lineage and not self.has_lineage,
             has_journal=self.has_journal,
             records_end=self.records_end,
-            nonfinite=bad[0],
-            nonfinite_step=bad[1],
-            nonfinite_count=bad[2],
-            loss_count=bad[3],
+            nonfinite=str(bad.values[-1]) if bad is not None else "",
+            nonfinite_step=since,
+            nonfinite_count=bad.nonfinite_count if bad is not None else 0,
+            loss_count=len(bad.values) if bad is not None else 0,
             is_empty=self.last_step is None and not self.has_journal,
         )
 
-    def _find_nonfinite(self) -> tuple[str, int, int, int]:
+    def _find_nonfinite(self) -> tuple[int, LossSeries | None]:
+        """Returns the loss that is not finite since the earliest step, and that step; the newest says if it is over."""
         own = [one for one in self.losses.values() if not is_of_evaluation(one.tag)] or list(self.losses.values())
-        found: tuple[str, int, int, int] = ("", 0, 0, 0)
+        newest = self._newest_loss()
+        is_over = newest is not None and newest.tag in _LIKELY and math.isfinite(newest.values[-1])
+        first, found = 0, None
         for series in own:
-            if series.times[-1] >= self.began and not math.isfinite(series.values[-1]):
-                since = series.nonfinite_since
-                assert since is not None
-                if not found[0] or since < found[1]:
-                    value = str(series.values[-1])
-                    found = (value, since, series.nonfinite_count, len(series.values))
-        return found
+            since = series.nonfinite_since
+            if since is None or series.times[-1] < self.began or (is_over and series.tag in _LIKELY):
+                continue
+            if found is None or since < first:
+                first, found = since, series
+        return first, found

@@ -28,6 +28,7 @@ _MOST_SAMPLES: Final = 64
 _BLOCK_BYTES: Final = 64 << 10
 _SAMPLE: Final = b'"kind":"sample"'
 _HEADER: Final = b'"kind":"header"'
+_TOLD: Final = ("hang", "death", "blame", "action")  # what the watchdog says of a training that stands still
 _OTHERS: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -44,6 +45,7 @@ class JournalTail(msgspec.Struct):
         start: Where the last reading began.
         unread: How many lines could not be taken.
         has_header: Whether its newest header was met, or looked for.
+        is_alive: Whether the training itself wrote some of what was read last: the watchdog writes of one that hangs.
         stop: Why the training was stopped; empty where it was not.
         fault: Why it could not be read; empty where it could.
     """
@@ -57,6 +59,7 @@ class JournalTail(msgspec.Struct):
     start: int = 0
     unread: int = 0
     has_header: bool = False
+    is_alive: bool = False
     stop: str = ""
     fault: str = ""
 
@@ -78,6 +81,7 @@ class JournalTail(msgspec.Struct):
 
     def read(self, status: os.stat_result, facts: RankFacts, reading: Reading) -> None:
         """Reads what is new; `status` is that of now."""
+        self.is_alive = False
         if not stat.S_ISREG(status.st_mode):
             self.fault = "not a regular file"
             return
@@ -151,13 +155,16 @@ class JournalTail(msgspec.Struct):
             facts.take_alarm(_alarm_of(line))
         if self.is_of_run:
             return
-        if kind != "death":
+        if kind not in _TOLD and not (kind == "alert" and line.get("rule") in _TOLD):
             facts.live(wall_time)
+            self.is_alive = True
         if kind == "header":
             self.has_header = facts.has_journal = facts.records_end = True
             facts.began = max(facts.began, wall_time)
             facts.host, facts.pid = _text(line.get("host")), _whole(line.get("pid"))
-            facts.hang, self.stop = None, ""
+            self.stop = ""
+            if facts.hang is not None and facts.hang[0] < wall_time:  # the watchdog's file may be read before this one
+                facts.hang = None
         elif kind == "sample":
             facts.has_journal = facts.records_end = True
             self._take_sample(line, step, wall_time, facts)
@@ -171,7 +178,8 @@ class JournalTail(msgspec.Struct):
             facts.take_end(End(wall_time, bool(reason), words))
             facts.began = 0.0  # by the order of the lines, whatever the clocks say
         elif kind == "hang":
-            facts.hang = wall_time, _text(line.get("message"))
+            if wall_time >= facts.began:
+                facts.hang = wall_time, _text(line.get("message"))
             facts.take_alarm(_alarm_of(line))
         elif kind == "recovered":
             facts.hang = None

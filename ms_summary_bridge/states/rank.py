@@ -70,10 +70,11 @@ class Rank:
                 self.reset()
                 self.look(now, reading)
                 return True
-            if tail.size >= 0 and status.st_size > tail.size:
-                self.grew = now
+            has_grown = tail.size >= 0 and status.st_size > tail.size
             tail.mode = status.st_mode
             tail.read(status, self.facts, reading)
+            if has_grown and (isinstance(tail, EventTail) or tail.is_alive):
+                self.grew = now
             has_changed = True
         return has_changed
 

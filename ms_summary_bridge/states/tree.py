@@ -14,7 +14,15 @@ from typing import Final
 import msgspec
 
 from ms_summary_bridge.errors import NoEventsError, ReadError
-from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD, format_of_name, is_archive, is_wanted, parse_name
+from ms_summary_bridge.files.file_names import (
+    MINDSPORE,
+    TENSORBOARD,
+    format_of_name,
+    is_archive,
+    is_wanted,
+    order_of_path,
+    parse_name,
+)
 from ms_summary_bridge.monitor.sinks.journal import JOURNAL
 from ms_summary_bridge.monitor.watchdog.hang_report import HANG_LOG
 from ms_summary_bridge.states.reading import Reading
@@ -173,12 +181,7 @@ def _group(source: str, found: list[tuple[str, list[tuple[str, str]]]]) -> list[
             runs[name].name = short
     for run in runs.values():
         run.files.sort(key=lambda file: (file.rank, file.kind in ("journal", "hang"), file.created, file.path))
-    return sorted(runs.values(), key=lambda run: _order(run.name))
-
-
-def _order(name: str) -> list[str | int]:
-    parts = re.split(r"([0-9]+)", name)  # text and digits in turn, so that like is compared with like
-    return [int(part) if index % 2 else part for index, part in enumerate(parts)]
+    return sorted(runs.values(), key=lambda run: order_of_path(run.name))
 
 
 def _split_rank(name: str) -> tuple[str, int | None]:

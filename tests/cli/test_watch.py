@@ -43,10 +43,10 @@ def write_run(directory: Path, values: dict[int, float], *, start: float = START
         put_lineage(directory, train_event(start + len(values) + 1), seconds=int(start))
 
 
-def write_journal(directory: Path, *lines: dict[str, Any], start: float = START) -> None:
-    header = {"kind": "header", "wall_time": start, "rank": 0, "ranks": 1, "host": "elsewhere", "pid": 7}
+def write_journal(directory: Path, *lines: dict[str, Any], start: float = START, rank: int = 0) -> None:
+    header = {"kind": "header", "wall_time": start, "rank": rank, "ranks": 1, "host": "elsewhere", "pid": 7}
     data = b"".join(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in (header, *lines))
-    put(directory / "rank_0" / "metrics.jsonl", data)
+    put(directory / f"rank_{rank}" / "metrics.jsonl", data)
 
 
 @pytest.fixture
@@ -68,6 +68,28 @@ def look(tree: Path) -> list[RunState]:
 
 
 # ---------------------------------------------------------------- scripts
+
+
+def test_one_alarm_of_many_ranks_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hang = {**ALERT, "kind": "hang", "rule": "hang", "severity": "critical"}
+    for rank, message in enumerate(["15 s in code", "16 s in code", "15 s in a collective", "15 s in code"]):
+        lines = [{**hang, "rank": rank, "message": message, "wall_time": START + 50 + rank}]
+        if rank == 3:  # again
+            lines.append({**lines[0], "wall_time": START + 90})
+        write_journal(tmp_path / "llm", *lines, rank=rank)
+    main(["watch", str(tmp_path), "--once"])
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("alarm")]
+    assert said == [
+        "alarm in llm: CRITICAL hang: step 3, ranks 0-1, 3: 15 s in code",
+        "alarm in llm: CRITICAL hang: step 3, rank 2: 15 s in a collective",
+        "alarm in llm: CRITICAL hang: step 3, rank 3: 15 s in code",
+    ]
+    (run,) = look(tmp_path)
+    page = render_page([run], WatchView(opened="llm"), (120, 30), START + 99, source="logs").plain
+    assert [line.partition("CRITICAL ")[2].strip() for line in page.splitlines() if "CRITICAL" in line] == [
+        line.partition("CRITICAL ")[2] for line in said
+    ]
+    assert len(once(capsys, tmp_path)[1]["runs"][0]["alarms"]) == 5  # programs get each
 
 
 def once(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, dict[str, Any], str]:

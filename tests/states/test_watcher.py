@@ -23,6 +23,7 @@ from ms_summary_bridge.formats.sessions.lineage import failed_training
 from ms_summary_bridge.formats.wire import fixed64, length_delimited
 from ms_summary_bridge.live_writer.live_run import LiveRun
 from ms_summary_bridge.monitor.watchdog.heartbeat import Heartbeat
+from ms_summary_bridge.states.alerts import find_alerts
 from ms_summary_bridge.states.run_state import RunState
 from ms_summary_bridge.states.watcher import RunWatcher
 from ms_summary_bridge.values import Scalar
@@ -255,6 +256,38 @@ def test_a_journal_tells_how_it_goes_and_ends(tmp_path: Path) -> None:
     assert run.main.losses[-3:] == (1.0, 0.5, 0.0)
 
 
+def test_the_newest_of_the_losses_that_are_the_same_is_shown(tmp_path: Path) -> None:
+    write_summary(tmp_path / "run", losses({1: 4.0, 11: 3.0, 21: 2.0}))
+    path = write_lines(tmp_path / "run" / "metrics.jsonl", HEADER, *(sample(step, loss=0.5) for step in range(1, 22)))
+    write_summary(tmp_path / "run", losses({99: 9.0}, "aux/loss"), seconds=START + 1)
+    watched = Watched(tmp_path)
+    main = watched.look()["run"].main
+    assert (main.loss_step, main.loss, main.loss_tag) == (21, 0.5, "loss")  # and not another one at each tenth step
+    write_lines(path, sample(22), sample(23, loss=0.25))
+    main = watched.look()["run"].main
+    assert (main.loss_step, main.loss, main.loss_tag) == (23, 0.25, "loss")
+    write_summary(tmp_path / "run", losses({31: 1.0}), seconds=START + 2)
+    main = watched.look()["run"].main
+    assert (main.loss_step, main.loss, main.loss_tag) == (31, 1.0, "loss/auto")
+
+
+def test_the_loss_that_is_not_finite_is_the_one_that_is_shown(tmp_path: Path) -> None:
+    write_summary(tmp_path / "run", losses({1: 4.0}))
+    bad = {**sample(8), "values": {"loss": None}, "nonfinite": {"loss": "nan"}}
+    path = write_lines(tmp_path / "run" / "metrics.jsonl", HEADER, sample(7), bad)
+    watched = Watched(tmp_path)
+    (alert,) = find_alerts(list(watched.look().values()))
+    assert alert.alert.message.startswith("the loss is nan since step 8")
+    assert (str(alert.alert.value), alert.alert.metric) == ("nan", "loss")
+    write_summary(tmp_path / "run", losses({9: math.nan}), seconds=START + 1)
+    write_lines(path, sample(10))
+    run = watched.look()["run"]
+    assert (run.state, run.main.loss) == ("running", 0.5)  # it has passed by the newest
+    write_summary(tmp_path / "run", losses({10: math.inf}, "aux/loss"), seconds=START + 2)
+    run = watched.look()["run"]
+    assert (run.state, run.main.loss, run.main.loss_tag) == ("non-finite", math.inf, "aux/loss")
+
+
 def test_an_alarm_and_a_nan_in_a_journal(tmp_path: Path) -> None:
     engine = Engine(tmp_path, alerts=["nonfinite"], metrics=["loss"], interval=0).begin()
     for step in range(1, 9):
@@ -362,6 +395,31 @@ def test_a_hang_a_recovery_and_a_death(tmp_path: Path) -> None:
     assert watched.look(START + 93)["run"].state == "running"
 
 
+def test_a_hang_that_was_told_of_stays_one(tmp_path: Path) -> None:
+    rank = tmp_path / "run" / "rank_0"
+    write_lines(rank / "metrics.jsonl", HEADER, sample(1), sample(2))
+    watched = Watched(tmp_path, stall_after=3600.0)
+    assert watched.look(START + 19)["run"].state == "running"
+    hang = {"rule": "hang", "step": 2, "rank": 0, "severity": "critical", "wall_time": START + 20.0, "message": "stuck"}
+    action = {"kind": "action", "action": "webhook", "rule": "hang", "wall_time": START + 31.0}
+    blame = {"kind": "blame", "rank": 0, "wall_time": START + 31.0, "text": "rank 0 hangs"}
+    write_lines(rank / "hang.jsonl", {"kind": "hang", **hang}, blame, action)
+    write_lines(rank / "metrics.jsonl", {"kind": "alert", **hang}, action)
+    for run in (watched.look(START + 32)["run"], look(tmp_path, START + 32, stall_after=3600.0)["run"]):
+        assert (run.state, run.evidence, run.last_time) == ("stalled", ("the watchdog: stuck",), START + 2)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_hang_of_an_earlier_session_is_over(tmp_path: Path, is_first: bool) -> None:
+    rank, hang = tmp_path / "run" / "rank_0", {"kind": "hang", "rule": "hang", "rank": 0, "wall_time": START + 20.0}
+    paths = {"hang.jsonl": [hang], "metrics.jsonl": [HEADER, sample(2), {**HEADER, "wall_time": START + 24.0}]}
+    watched = Watched(tmp_path)
+    for name in sorted(paths, reverse=not is_first):
+        write_lines(rank / name, *paths[name])
+        watched.look(START + 25)
+    assert watched.look(START + 25)["run"].state == "running"
+
+
 def test_a_rank_of_many_is_named(tmp_path: Path) -> None:
     for rank in range(4):
         write_summary(tmp_path / "job", losses(dict.fromkeys(range(1, 5), 0.5 + rank)), rank=rank)
@@ -388,6 +446,13 @@ def test_files_belong_to_the_training_that_recorded_them(tmp_path: Path) -> None
 
 
 # ---------------------------------------------------------------- what is wrong with files
+
+
+def test_runs_stand_in_the_order_of_their_directories(tmp_path: Path) -> None:
+    names = ["output", "output/monitor/run-2", "output/monitor/run-10", "output2", "output2/monitor/run-1"]
+    for name in reversed(names):
+        write_summary(tmp_path / name, losses({1: 0.5}))
+    assert list(look(tmp_path)) == names
 
 
 def test_damage_costs_a_run_its_row_alone_and_is_named(tmp_path: Path) -> None:

@@ -64,10 +64,10 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
         numbers = {name: float(plain[name]) for name in ("value", "bound") if isinstance(plain.get(name), str)}
         return msgspec.convert({**plain, **numbers}, cls)
 
-    def headline(self) -> str:
-        """Returns rule, step, rank and what happened, in one line."""
-        epoch = "" if self.epoch is None else f", epoch {self.epoch}"
-        return f"{self.severity.upper()} {self.rule}: step {self.step}{epoch}, rank {self.rank}: {self.message}"
+    def headline(self, ranks: str = "") -> str:
+        """Returns rule, step, rank and what happened, in one line; `ranks` names those that it is the same for."""
+        epoch, ranks = "" if self.epoch is None else f", epoch {self.epoch}", ranks or f"rank {self.rank}"
+        return f"{self.severity.upper()} {self.rule}: step {self.step}{epoch}, {ranks}: {self.message}"
 
 
 def _plain(value: Any) -> Any:
