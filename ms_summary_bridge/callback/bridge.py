@@ -32,7 +32,7 @@ from ms_summary_bridge.callback.arguments import (
     refuse_overrides,
     specified_data,
 )
-from ms_summary_bridge.callback.collector import has_seam, without_training
+from ms_summary_bridge.callback.collector import has_seam, quiet_learning_rate, without_training
 from ms_summary_bridge.callback.gradient_summary import GradientSummary
 from ms_summary_bridge.callback.live_collection import LiveCollection
 from ms_summary_bridge.callback.record import Record
@@ -179,6 +179,8 @@ class SummaryBridge(HookNames, Callback, UserValues):
             max_file_size=max_file_size,
             export_options=export_options,
         )
+        if collect_lr and self._collector is not None:
+            quiet_learning_rate(self._collector)
         self._make_values = functools.partial(
             StepValues,
             self._collector._collect_specified_data if self._collector is not None else {},

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import Any, Final
 
-__all__ = ["Collected", "WriterlessCollector", "has_seam", "without_training"]
+__all__ = ["Collected", "WriterlessCollector", "has_seam", "quiet_learning_rate", "without_training"]
 
 _METHODS: Final = (
     "_collect_graphs",
@@ -59,6 +59,21 @@ def without_training(collector: Any) -> Any:
     clean._has_saved_graph = clean._has_saved_custom_data = False
     vars(clean).pop(_NETWORK, None)
     return clean
+
+
+def quiet_learning_rate(collector: Any) -> None:
+    """Keeps a SummaryCollector from saying that a learning rate which changes is not recorded, where the bridge does.
+
+    The lineage, which has room for one rate, lacks it as before.
+    """
+    collector._get_learning_rate = _fixed_rate
+
+
+def _fixed_rate(optimizer: Any) -> Any:
+    from mindspore import Parameter
+
+    rate = optimizer.learning_rate
+    return rate.data if isinstance(rate, Parameter) else None
 
 
 class _StandIn:

@@ -165,9 +165,8 @@ def _describe(config: MonitorConfig) -> str:
         f"  alarms    {_describe_alarms(config)}",
         f"  callback  {config.callback.type}",
     ]
-    needs = find_needs(config)
-    if needs and config.enable:
-        lines.append(f"  needs     {needs}")
+    if config.enable:
+        lines += [f"  {'' if number else 'needs':<9} {need}" for number, need in enumerate(find_needs(config))]
     return "\n".join(lines)
 
 

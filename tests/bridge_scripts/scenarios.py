@@ -254,6 +254,8 @@ def learning_rates(directory: Path) -> Any:
         bridge = SummaryBridge(str(directory / name), collect_freq=1, collect_graph=False)
         train(vector_model(optimizer=optimizer), 5, bridge)
         expected[name] = rates
+    unrecorded = SummaryBridge(str(directory / "unrecorded"), collect_graph=False, collect_lr=False)
+    train(vector_model(optimizer=forms["schedule"][0]), 1, unrecorded)
     mindspore.set_context(mode=mindspore.GRAPH_MODE)
     return expected
 

@@ -307,6 +307,13 @@ def test_the_learning_rate_is_the_one_that_the_step_used(scenarios: Scenarios) -
             assert found[tag].numbers == pytest.approx(expected, rel=1e-5), form
 
 
+def test_mindspore_does_not_say_that_a_recorded_learning_rate_is_none(scenarios: Scenarios) -> None:
+    """Of a list or a schedule, which the lineage has no room for; where the bridge does not record it, that is said."""
+    scenarios.directory("learning_rates")
+    said = (scenarios.base / "output.txt").read_text(errors="replace")
+    assert said.count("The learning rate detected in the optimizer is not a Parameter type") == 2, "first step, and end"
+
+
 def test_a_learning_rate_that_is_set_anew_is_followed(scenarios: Scenarios) -> None:
     rates = series(summaries(scenarios.directory("changed_learning_rate")), "lr").numbers
     assert rates == pytest.approx([0.1, 0.1 / 2, 0.1 / 3, 0.1 / 4])

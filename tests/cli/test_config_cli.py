@@ -69,8 +69,13 @@ def test_check_says_what_will_be_recorded(section: Path, here: Here) -> None:
     assert "to        local, tensorboard, below ./monitor_output/bert-large-wwm-pretrain/" in done.stdout
     assert "warns     loss above 50, tokens_per_second below 1000, lr above 1" in done.stdout
     assert "needs     tokens_per_second: give seq_length" in done.stdout
-    assert "; grad_norm (for gradient_explosion, gradient_vanishing): the training cell must return (" in done.stdout
-    assert "temperature (for overload): on an NPU npu-smi must be on PATH" in done.stdout
+    assert (
+        "\n            grad_norm (for gradient_explosion, gradient_vanishing): the training cell must " in done.stdout
+    )
+    assert "\n            temperature (for overload): on an NPU npu-smi must be on PATH" in done.stdout
+    unlisted = here("check", section, "--set", "metrics=[loss]").stdout
+    assert "memory_usage (for memory_trend): list it in metrics\n" in unlisted
+    assert "memory_usage (for" not in done.stdout
     assert "note: interval: a sample every 1 s makes large files" in done.stdout
 
 

@@ -546,9 +546,9 @@ class TestRules:
         for step in (1, 2, 3):
             engine.step(step)
         engine.end()
-        (said,) = (text for text in (r.getMessage() for r in caplog.records) if "no number comes for" in text)
-        assert "temperature (for overload): on an NPU npu-smi must be on PATH and answer for this device" in said
-        assert "npu_memory" in said
+        tool, heat = (text for text in (r.getMessage() for r in caplog.records) if "no number comes for" in text)
+        assert "npu_utilization, npu_memory: npu-smi must be on PATH and answer for this device" in tool
+        assert "temperature (for overload): on an NPU npu-smi must be on PATH and answer for this device" in heat
 
     def test_while_the_tool_has_not_answered_nothing_is_said_of_it(
         self, npu_smi: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -519,7 +519,10 @@ def test_accumulated_batches_count_all_their_tokens(tmp_path: Path) -> None:
 
 
 def test_what_is_not_known_is_left_out_and_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    engine = Engine(tmp_path, interval=0, metrics=["tokens_per_second", "samples_per_second", "mfu", "lr"]).begin()
+    engine = Engine(
+        tmp_path, interval=0, auto_print=True, metrics=["tokens_per_second", "samples_per_second", "mfu", "lr"]
+    )
+    engine.begin()
     for step in (1, 2, 3):
         engine.step(step, outputs="0.5")  # a text is no loss
     engine.end()
@@ -527,12 +530,38 @@ def test_what_is_not_known_is_left_out_and_said_once(tmp_path: Path, caplog: pyt
     said = [record.getMessage() for record in caplog.records]
     assert sum("give seq_length" in message for message in said) == 1
     assert sum("can be the loss" in message for message in said) == 1
-    (unfed,) = (message for message in said if "no number comes for" in message)
-    assert "samples_per_second: give global_batch_size" in unfed
-    assert "mfu: give peak_flops" in unfed
-    assert "lr: the training needs an optimizer" in unfed
-    assert "grad_norm (for gradient_explosion, gradient_vanishing): the training cell must return" in unfed
-    assert "nonfinite" in unfed, "neither a loss nor a norm"
+    *unfed, usual = (message.partition("no number comes for ")[2] for message in said if "no number comes" in message)
+    starts = (
+        "tokens_per_second: give seq_length",
+        "samples_per_second: give global_batch_size",
+        "mfu: give peak_flops",
+    )
+    starts += ("lr: the training needs an optimizer",)
+    assert [start for start in starts if not any(text.startswith(start) for text in unfed)] == []
+    assert len(unfed) == len(starts)
+    names, _, rest = usual.partition(", which rules look at by default: ")
+    assert {"loss", "grad_norm", "overflow"} <= set(names.split(", ")), "neither a loss nor a norm"
+    assert rest == "config check says what it takes"
+
+
+USUAL = "overflow, which rules look at by default: config check says what it takes"
+
+
+@pytest.mark.parametrize("rule", ["gradient_explosion", {"rule": "gradient_explosion", "actions": ["log"]}])
+def test_a_rule_that_somebody_named_has_its_needs_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, rule: Any
+) -> None:
+    engine = Engine(tmp_path, interval=0, metrics=["loss"], alerts=[rule, "overload", "memory_trend"], auto_print=True)
+    engine.begin()
+    for step in (1, 2, 3):
+        engine.step(step)
+    engine.end()
+    said = [message for record in caplog.records if "no number comes" in (message := record.getMessage())]
+    by_metric = {text.split("no number comes for ")[1].split(" (")[0]: text for text in said}
+    assert by_metric.keys() == {"grad_norm", "temperature", "memory_usage", USUAL}
+    assert "(for gradient_vanishing, gradient_explosion): the training cell must return" in by_metric["grad_norm"]
+    assert "(for overload): on an NPU npu-smi must be on PATH" in by_metric["temperature"]
+    assert "(for memory_trend): list it in metrics" in by_metric["memory_usage"]
 
 
 def test_one_call_for_a_sink_of_many_steps(tmp_path: Path) -> None:

@@ -104,19 +104,24 @@ class Alarms:
         found = [name for armed in self._steps if armed.rule.name == "nonfinite" for name in armed.rule.metrics]
         return frozenset(found)
 
-    def find_blind(self, waiting: Collection[str]) -> dict[str, list[str]]:
+    def find_blind(self, waiting: Collection[str]) -> tuple[dict[str, list[str]], set[str]]:
         """Returns the rules none of whose metrics was ever seen, or is waited for, under the first of them.
 
-        That a CPU has no figures of its own is nothing to tell of a rule which nobody wrote down.
+        And those of the metrics for which somebody named such a rule, or which are figures of the training's device.
+        That a CPU has no figures of its own is nothing to tell of a rule which nobody named.
         """
         on_cpu = self._training.device.startswith("CPU")
         found: dict[str, dict[str, None]] = {}
+        expected = set()
         for armed in (*self._steps, *self._samples):
             metrics = armed.rule.metrics
-            is_usual = on_cpu and not armed.config.params and all(is_of_device(name) for name in metrics)
+            of_device = all(is_of_device(name) for name in metrics)
+            is_usual = on_cpu and armed.config.is_default and of_device
             if not is_usual and not self._seen.union(waiting).intersection(metrics):
                 found.setdefault(metrics[0], {})[armed.rule.name] = None
-        return {metric: list(rules) for metric, rules in found.items()}
+                if of_device or not armed.config.is_default:
+                    expected.add(metrics[0])
+        return {metric: list(rules) for metric, rules in found.items()}, expected
 
     def recall(self, directory: str) -> None:
         """Learns from the journal in a rank's directory what the run had reached before, on the thread that writes."""

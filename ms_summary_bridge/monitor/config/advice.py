@@ -7,6 +7,7 @@ import os
 import re
 from typing import Final
 
+from ms_summary_bridge.monitor.alarms.actions.message import STEP_METRICS
 from ms_summary_bridge.monitor.alarms.rules.rule import make_rule
 from ms_summary_bridge.monitor.model.config import MonitorConfig
 from ms_summary_bridge.monitor.model.metric_names import METRICS, say_mfu_needs, say_needs
@@ -60,8 +61,8 @@ def find_advice(config: MonitorConfig) -> list[str]:
     return advice
 
 
-def find_needs(config: MonitorConfig) -> str:
-    """Returns what listed metrics and rules take that a plain Model on a CPU does not give; empty for nothing."""
+def find_needs(config: MonitorConfig) -> list[str]:
+    """Returns what listed metrics and rules take that a plain Model on a CPU does not give, a line for each need."""
     listed = [metric.name for metric in config.metrics]
     given = {"lr", "samples_per_second"}  # by each Model
     if config.seq_length is not None:
@@ -72,10 +73,10 @@ def find_needs(config: MonitorConfig) -> str:
     rules: dict[str, list[str]] = {}
     for alert in config.alerts:
         metrics = make_rule(alert.rule, alert.params).metrics
-        if all(METRICS[name].needs for name in metrics):
+        if not any(name in (*listed, *STEP_METRICS) and not METRICS[name].needs for name in metrics):
             rules.setdefault(metrics[0], []).append(alert.rule)
-    names = [name for name in dict.fromkeys([*listed, *rules]) if METRICS[name].needs and name not in given]
-    return say_needs(names, rules, listed, told)
+    names = [name for name in listed if METRICS[name].needs and name not in given]
+    return say_needs(dict.fromkeys([*names, *rules]), rules, listed, told)
 
 
 def _mfu_needs(config: MonitorConfig) -> str:

@@ -171,7 +171,9 @@ def _rule_fields(rule: str) -> dict[str, Field]:
         name: make_field(name, inspect.type_info(kind), defaults[name].default)
         for name, kind in RULE_KEYS[rule].items()
     }
-    rest = {name: field for name, field in read_fields(AlertConfig).items() if name not in ("rule", "params")}
+    rest = {
+        name: field for name, field in read_fields(AlertConfig).items() if name not in ("rule", "params", "is_default")
+    }
     return {**own, **_SWITCH, **rest}
 
 

@@ -110,7 +110,10 @@ class ActionConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlertConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule: a name of `monitor.alarms.rules`, and in `params` the arguments of its class (see `rule_keys`)."""
+    """One rule: a name of `monitor.alarms.rules`, and in `params` the arguments of its class (see `rule_keys`).
+
+    `is_default` is true where nobody named it.
+    """
 
     rule: str
     params: dict[str, Any] = {}
@@ -121,6 +124,7 @@ class AlertConfig(msgspec.Struct, frozen=True, kw_only=True):
         NotNegative | None, key("seconds in which it is not repeated; that of the callback if not given")
     ] = None
     after_steps: Annotated[ZeroOrMore, key("steps of the session in which it says nothing")] = 0
+    is_default: bool = False
 
 
 def hide_secrets(value: Any) -> Any:

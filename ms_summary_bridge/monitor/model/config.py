@@ -254,7 +254,7 @@ class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
             [{"rule": "nonfinite", "patience": 3, "actions": ["log", "stop"]}],
             form="alerts",
         ),
-    ] = tuple(AlertConfig(rule=rule) for rule in DEFAULT_ALERTS)
+    ] = tuple(AlertConfig(rule=rule, is_default=True) for rule in DEFAULT_ALERTS)
     alert_actions: Annotated[
         tuple[ActionConfig, ...],
         key("what an alarm does whose rule has no actions of its own", ["log", {"webhook": "${ALARM_URL}"}], one=True),

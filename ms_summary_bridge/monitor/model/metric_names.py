@@ -148,8 +148,8 @@ def say_mfu_needs(*, has_peak: bool, has_model: bool, has_token: bool, has_token
 
 def say_needs(
     names: Iterable[str], rules: Mapping[str, Sequence[str]], listed: Collection[str], told: Mapping[str, str]
-) -> str:
-    """Returns what metrics take, those together that take the same, with the rules that look at each.
+) -> list[str]:
+    """Returns a line for each thing that metrics take: which take it, with the rules that look at each.
 
     `told` is what some of them take in this training, where that is known.
     """
@@ -160,4 +160,4 @@ def say_needs(
             need = "it returns none" if name in listed else "list it in metrics"
         watching = f" (for {', '.join(rules[name])})" if name in rules else ""
         by_need.setdefault(need, []).append(f"{name}{watching}")
-    return "; ".join(f"{', '.join(named)}: {need}" for need, named in by_need.items())
+    return [f"{', '.join(named)}: {need}" for need, named in by_need.items()]

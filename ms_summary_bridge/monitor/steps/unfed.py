@@ -18,13 +18,15 @@ from ms_summary_bridge.training.facts import TrainingFacts
 __all__ = ["Unfed"]
 
 _SAMPLES: Final = 2
+_NONE: Final = "no number comes for"
 
 
 class Unfed(Sink):
-    """Says after the second sample which metrics and rules have no number, why, and what to do.
+    """Says after the second sample which metrics and rules have no number, why, and what to do: a line for each need.
 
-    `warn` is told of metrics; `tell` of what is only rules that nobody wrote down, None where others say that. The
-    alarms have been shown a sample before. A process without a loss misses none.
+    `warn` is told of metrics and of rules that somebody named; `tell` of rules that nobody named, None where others say
+    that. What those look at has its needs said only where the device should give it, else its name alone. The alarms
+    have been shown a sample before. A process without a loss misses none.
     """
 
     def __init__(
@@ -54,17 +56,18 @@ class Unfed(Sink):
 
     def _look(self) -> None:
         metrics, waiting = self._measurement.find_unfed(_SAMPLES)
-        rules = self._alarms.find_blind(waiting)
+        rules, expected = self._alarms.find_blind(waiting)
         passed_over = {*self._said, *(("loss",) if self._training.lacks_loss else ())}
         names = [name for name in dict.fromkeys([*metrics, *rules]) if name not in passed_over]
         if not names:
             return
         self._said.update(names)
-        text = f"no number comes for {say_needs(names, rules, metrics, self._measurement.say_needs())}"
-        if any(name in metrics for name in names):
-            self._warn(text, text)
-        elif self._tell is not None:
-            self._tell(text)
+        told = self._measurement.say_needs()
+        for need in say_needs([name for name in names if name in expected.union(metrics)], rules, metrics, told):
+            self._warn(f"{_NONE} {need}", f"{_NONE} {need}")
+        usual = [name for name in names if name not in expected.union(metrics)]
+        if usual and self._tell is not None:
+            self._tell(f"{_NONE} {', '.join(usual)}, which rules look at by default: config check says what it takes")
 
     def write_note(self, note: Note) -> None:
         """Does nothing."""
