@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_args
 
+import msgspec
 import numpy as np
 import pytest
 import yaml
@@ -673,7 +674,15 @@ def test_schema_explains_every_key() -> None:
     assert all(schema["description"] for schema in section.values())
     defaults = {name: schema["default"] for name, schema in section.items() if "default" in schema}
     assert defaults["interval"] == "auto"
-    assert content(load_config(defaults)) == content(MonitorConfig())
+    named = tuple(msgspec.structs.replace(alert, is_default=False) for alert in MonitorConfig().alerts)
+    assert content(load_config(defaults)) == content(MonitorConfig(alerts=named))
+
+
+def test_a_rule_is_by_default_until_it_is_named() -> None:
+    alerts = load_config({"alerts": ["overload", {"rule": "spike", "factor": 20}]}).alerts
+    assert {alert.rule for alert in alerts if not alert.is_default} == {"overload", "spike"}
+    assert all(alert.is_default for section in ({}, {"alerts": True}) for alert in load_config(section).alerts)
+    assert any("is_default" in line for line in problems_of({"alerts": [{"rule": "spike", "is_default": True}]}))
 
 
 @pytest.mark.parametrize("name", ["docs/config.md", "docs/config.zh.md"])
