@@ -187,19 +187,18 @@ class RankFacts(msgspec.Struct):
         return self._find_nonfinite()[1] or self._newest_loss()
 
     def _newest_loss(self) -> LossSeries | None:
-        """Returns the loss that is ahead of those with a usual name, which are the same in several files.
+        return min(self.losses.values(), key=self._order, default=None)
+
+    def _order(self, one: LossSeries) -> tuple[object, ...]:
+        """Returns what losses are ordered by: of those with a usual name, which are the same, the newest is first.
 
         Of two at the same step it is the one with more steps, so that it stays the same while a training goes on.
         """
-
-        def order(one: LossSeries) -> tuple[object, ...]:
-            is_other, place = likeliest(one.tag)
-            if place == len(_LIKELY):
-                return is_other, True, False, 0, 0, place, -len(one.steps), one.tag
-            is_old = one.times[-1] < self.began
-            return is_other, False, is_old, -one.steps[-1], one.interval, place, -len(one.steps), one.tag
-
-        return min(self.losses.values(), key=order, default=None)
+        is_other, place = likeliest(one.tag)
+        if place == len(_LIKELY):
+            return is_other, True, False, 0, 0, place, -len(one.steps), one.tag
+        is_old = one.times[-1] < self.began
+        return is_other, False, is_old, -one.steps[-1], one.interval, place, -len(one.steps), one.tag
 
     @property
     def rate(self) -> tuple[float, str] | None:
@@ -272,7 +271,7 @@ class RankFacts(msgspec.Struct):
         newest = self._newest_loss()
         is_over = newest is not None and newest.tag in _LIKELY and math.isfinite(newest.values[-1])
         first, found = 0, None
-        for series in own:
+        for series in sorted(own, key=self._order):
             since = series.nonfinite_since
             if since is None or series.times[-1] < self.began or (is_over and series.tag in _LIKELY):
                 continue

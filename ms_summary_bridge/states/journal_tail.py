@@ -202,11 +202,14 @@ class JournalTail(msgspec.Struct):
 
 
 def _alarm_of(line: dict[str, Any]) -> Alert:
-    severity = line.get("severity")
+    severity, others = line.get("severity"), line.get("nonfinite")
+    value = line.get("value")
+    if value is None and isinstance(others, dict):
+        value = others.get("value")
     return Alert(
         rule=_text(line.get("rule")),
         metric=_text(line.get("metric")),
-        value=_number(line.get("value")),
+        value=_OTHERS.get(value) if isinstance(value, str) else _number(value),
         bound=_number(line.get("bound")),
         step=_whole(line.get("step")),
         epoch=_whole(line.get("epoch")) or None,

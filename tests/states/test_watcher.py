@@ -276,7 +276,9 @@ def test_the_loss_that_is_not_finite_is_the_one_that_is_shown(tmp_path: Path) ->
     bad = {**sample(8), "values": {"loss": None}, "nonfinite": {"loss": "nan"}}
     path = write_lines(tmp_path / "run" / "metrics.jsonl", HEADER, sample(7), bad)
     watched = Watched(tmp_path)
-    (alert,) = find_alerts(list(watched.look().values()))
+    write_lines(path, {"kind": "alert", "rule": "nonfinite", "value": None, "nonfinite": {"value": "nan"}})
+    alert, told = find_alerts(list(watched.look().values()))
+    assert (str(told.alert.value), told.alert.rule) == ("nan", "nonfinite")
     assert alert.alert.message.startswith("the loss is nan since step 8")
     assert (str(alert.alert.value), alert.alert.metric) == ("nan", "loss")
     write_summary(tmp_path / "run", losses({9: math.nan}), seconds=START + 1)

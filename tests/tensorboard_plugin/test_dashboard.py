@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import threading
 import time
@@ -133,6 +134,18 @@ def test_all_about_a_real_training(summary_dir: Path, tmp_path: Path) -> None:
     assert found["nonfinite"]["affected"] == 0
     assert found["reading"] == {"damaged": [], "damaged_count": 0, "incomplete": [], "lost": [], "problems": []}
     assert found["journal"] is None
+
+
+def test_the_newest_of_the_losses_that_are_the_same_is_in_the_row(tmp_path: Path) -> None:
+    write_summary(tmp_path / "run", losses({1: 4.0, 11: 3.0}, "loss/auto"))
+    engine = Engine(tmp_path / "run", project="job").begin(samples_per_step=32)
+    for step in range(1, 15):
+        engine.step(step, 0.5, outputs=math.nan if step == 14 else 4.0 - step / 8)
+    engine.end()
+    row = Collected(tmp_path).rows()["run"]
+    loss = row["loss"]
+    assert (row["state"], row["evidence"][0]) == ("non-finite", "the loss is nan since step 14")
+    assert (loss["tag"], loss["last"], loss["last_step"], loss["best_step"]) == ("loss", "nan", 14, 13)
 
 
 def test_a_showcase_is_told_in_full(tmp_path: Path) -> None:
