@@ -342,7 +342,8 @@ class SummaryBridge(HookNames, Callback, UserValues):
         self._values.begin_training(parameters, others, self.training_options(parameters))
         self._steps.begin_training(int(parameters.get("cur_step_num") or 0))
         self._checkpoints = dict(enumerate(_saved_checkpoints(parameters)))  # of an earlier training
-        size = f"{parameters.get('epoch_num')} epochs of {parameters.get('batch_num')} steps"
+        epochs, steps = parameters.get("epoch_num"), parameters.get("batch_num")
+        size = f"{epochs} epoch{'s' * (epochs != 1)} of {steps} step{'s' * (steps != 1)}"
         self.landmark("training", f"training begins: {size}")
 
     @_guarded

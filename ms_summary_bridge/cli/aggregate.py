@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ms_summary_bridge.cli.output import print_json, print_wide
+from ms_summary_bridge.cli.output import counted, print_json, print_wide
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +62,8 @@ def aggregate(
 
 def _render(report: AggregateReport) -> Iterator[str]:
     values = sum(rank.values for rank in report.ranks)
-    yield f"{len(report.ranks)} ranks, {len(report.tags)} tags, {values:,} values: {report.steps:,} steps aggregated"
+    numbers = [counted(len(report.ranks), "rank"), counted(len(report.tags), "tag"), counted(values, "value")]
+    yield f"{', '.join(numbers)}: {counted(report.steps, 'step')} aggregated"
     if report.missing:
         yield f"missing     ranks {_list(report.missing)} left nothing"
     for bad in report.first_bad[:_NAMED]:
@@ -75,17 +76,21 @@ def _render(report: AggregateReport) -> Iterator[str]:
             yield f"short       rank {rank.rank} ends at step {rank.last_step}, others at {last}"
     lacking = sorted((rank for rank in report.ranks if rank.gaps), key=lambda rank: -rank.gaps)
     for rank in lacking[:_NAMED]:
-        where = ", ".join(f"{tag} at {_list(steps[:3])}" for tag, steps in sorted(rank.gap_steps.items())[:3])
-        yield f"gaps        rank {rank.rank} lacks {rank.gaps} values that others have ({where}, ...)"
+        named = [(tag, steps[:3]) for tag, steps in sorted(rank.gap_steps.items())[:3]]
+        where = ", ".join(f"{tag} at {_list(steps)}" for tag, steps in named)
+        where += ", ..." if rank.gaps > sum(len(steps) for _, steps in named) else ""
+        yield f"gaps        rank {rank.rank} lacks {counted(rank.gaps, 'value')} that others have ({where})"
     if report.left_out:
-        yield f"left out    {report.left_out:,} steps of a tag that not all ranks have; --fill keeps them"
+        yield f"left out    {counted(report.left_out, 'step')} of a tag that not all ranks have; --fill keeps them"
     if len(report.ranks) > 2:
         for rank in report.ranks:
             if rank.last_share > _SLOW:
                 yield f"slow        rank {rank.rank} was the last at {rank.last_share:.0%} of the steps, by its clock"
     for rank in report.ranks:
         if rank.went_back:
-            yield f"went back   rank {rank.rank}: {rank.went_back} values at steps that it had passed are left out"
+            verb = "is" if rank.went_back == 1 else "are"
+            values_back = counted(rank.went_back, "value")
+            yield f"went back   rank {rank.rank}: {values_back} at steps that it had passed {verb} left out"
     for problem in report.problems[:_NAMED]:
         yield f"not read    {problem}"
     yield f"written     {report.destination}: tensorboard --logdir {report.destination}"

@@ -70,14 +70,21 @@ def export(
 
 
 def _render(report: ExportReport) -> Iterator[str]:
+    from ms_summary_bridge.formats.kind_names import with_article
+
     if not report.files:
         yield f"nothing to write as {report.format}: {report.runs} run(s) of {report.source} hold no such value"
     for name, values in sorted(report.files.items()):
-        yield f"{values:>12,} values  {report.destination}/{name}"
+        yield f"{_column(values, 'value')}  {report.destination}/{name}"
     for kind, values in sorted(report.left_out.items()):
-        yield f"{values:>12,} values  left out: {report.format} has no place for a {kind}"
+        yield f"{_column(values, 'value')}  left out: {report.format} has no place for {with_article(kind)}"
     for problem in report.problems:
         yield f"not read: {problem}"
+
+
+def _column(count: int, noun: str) -> str:
+    """Returns a number with its noun, as wide for one as for many."""
+    return f"{count:>12,} {noun}{' ' if count == 1 else 's'}"
 
 
 def _export_rows(src: str, dst: str, sort: str, runs: str, *, force: bool, json: bool, tags: str) -> int:
@@ -92,5 +99,7 @@ def _export_rows(src: str, dst: str, sort: str, runs: str, *, force: bool, json:
     if json:
         print_json({"file": path, "columns": found.columns, "rows": found.rows, "problems": found.problems})
     else:
-        print_wide([f"{len(found.rows):>12,} rows  {path}", *(f"not read: {problem}" for problem in found.problems)])
+        print_wide(
+            [f"{_column(len(found.rows), 'row')}  {path}", *(f"not read: {problem}" for problem in found.problems)]
+        )
     return 3 if found.problems else 0

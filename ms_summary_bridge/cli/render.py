@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ms_summary_bridge.cli.folding import fold
-from ms_summary_bridge.cli.output import printable
+from ms_summary_bridge.cli.output import counted, printable
 
 if TYPE_CHECKING:
     from ms_summary_bridge.columns.inspect import InspectReport, RunInspection
@@ -47,10 +47,6 @@ class _Cell:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Text("\n".join(fold(self._text, options.max_width, _HANG)), overflow="fold")
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def _table(*columns: str) -> Table:
@@ -105,7 +101,7 @@ def render_report(report: Report, *, is_dry: bool = False, full: str = "") -> It
     if len(ordered) > _ROWS:
         left = ordered[_ROWS:]
         new = sum(bool(run.values) for run in left)
-        text = f"  ... and {_plural(len(left), 'more run')}, {new:,} of them with something new; {rest}"
+        text = f"  ... and {counted(len(left), 'more run')}, {new:,} of them with something new; {rest}"
         yield _line(text, style="dim")
     for run in ordered[:_ROWS]:
         yield from _run_lines(run)
@@ -118,9 +114,9 @@ def render_report(report: Report, *, is_dry: bool = False, full: str = "") -> It
         yield _line(f"note: {note}")
     done = [run for run in report.runs if not run.failed]
     values = sum(sum(run.values.values()) for run in done)
-    text = f"{_plural(len(done), 'run')}, {_plural(values, 'value')} {verb} to {report.to}"
+    text = f"{counted(len(done), 'run')}, {counted(values, 'value')} {verb} to {report.to}"
     if report.failures:
-        text += f"; {_plural(len(report.failures), 'run')} failed"
+        text += f"; {counted(len(report.failures), 'run')} failed"
     if report.failed:
         yield _line(f"failed: {report.failed}", style="red")
     yield _line(text, style="bold red" if report.failures or report.failed else "bold")
@@ -128,7 +124,7 @@ def render_report(report: Report, *, is_dry: bool = False, full: str = "") -> It
 
 def _empty_lines(paths: list[str]) -> Iterator[RenderableType]:
     if paths:
-        yield _line(f"{_plural(len(paths), 'file')} without an event passed over:")
+        yield _line(f"{counted(len(paths), 'file')} without an event passed over:")
         yield from _listed("  ", paths)
 
 
@@ -138,9 +134,9 @@ def _run_lines(run: RunReport) -> Iterator[RenderableType]:
         lines.append(_line(f"  failed      {run.failed}", style="red"))
     counts = {
         f"  shortened   {run.full_name!r} is too long for a directory; converting back gives it again": run.full_name,
-        f"  repeated    {_plural(run.repeated, 'value')} written once": run.repeated,
-        f"  left out    {_plural(run.filtered, 'value')} by --tags": run.filtered,
-        f"  superseded  {_plural(run.superseded, 'value')} left out by --on-restart latest": run.superseded,
+        f"  repeated    {counted(run.repeated, 'value')} written once": run.repeated,
+        f"  left out    {counted(run.filtered, 'value')} by --tags": run.filtered,
+        f"  superseded  {counted(run.superseded, 'value')} left out by --on-restart latest": run.superseded,
     }
     lines += [_line(text) for text, count in counts.items() if count]
     lines += [_line(f"  restart     {mark.file} begins again at step {mark.step}") for mark in run.restarts]
@@ -151,12 +147,12 @@ def _run_lines(run: RunReport) -> Iterator[RenderableType]:
     ]
     lines += _listed("  renamed     ", renamed)
     went_back = [
-        f"{tag!r}: {_plural(count, 'time')} to a lower step inside a file" for tag, count in run.went_back.items()
+        f"{tag!r}: {counted(count, 'time')} to a lower step inside a file" for tag, count in run.went_back.items()
     ]
     lines += _listed("  went back   ", [f"{text}; left as it is" for text in went_back])
     lines += _loss_lines(run.losses)
     if run.archived:
-        lines.append(_line(f"  archived    the original of {_plural(run.archived, 'event')} is kept beside the output"))
+        lines.append(_line(f"  archived    the original of {counted(run.archived, 'event')} is kept beside the output"))
     lines += _damage_lines(run.damaged, run.incomplete)
     if run.padding_bytes:
         lines.append(_line(f"  padding     {run.padding_bytes:,} zero bytes passed over"))
@@ -199,13 +195,13 @@ def render_inspection(report: InspectReport) -> Iterator[RenderableType]:
         yield from _profile(profile)
     yield from _listed("not read: ", report.unreadable, "red")
     yield from _empty_lines(report.empty)
-    yield _line(_plural(len(report.runs), "run"), style="bold")
+    yield _line(counted(len(report.runs), "run"), style="bold")
 
 
 def _profile(profile: Profile) -> Iterator[RenderableType]:
     rank = "" if profile.rank is None else f", rank {profile.rank}"
     run = f", of run {profile.run}" if profile.run else ""
-    steps = _plural(profile.steps, "step") if profile.steps else "without times of steps"
+    steps = counted(profile.steps, "step") if profile.steps else "without times of steps"
     yield _line(f"profile {profile.directory}: {steps}{rank}{run}", style="bold")
     if profile.parts:
         table = _table("part of a step", "mean ms", "share")
@@ -230,8 +226,8 @@ def _inspected_run(run: RunInspection) -> Iterator[RenderableType]:
     role = {"source": "", "live": ", written by the callback", "convert": ", written by convert"}[run.role]
     yield Text.assemble(
         (printable(run.run), "bold"),
-        f"  {run.format}{role}{rank}, {_plural(len(run.files), 'file')}, "
-        f"{run.bytes:,} bytes, {_plural(run.records, 'record')}, {printable(', '.join(run.versions)) or 'no version'}",
+        f"  {run.format}{role}{rank}, {counted(len(run.files), 'file')}, "
+        f"{run.bytes:,} bytes, {counted(run.records, 'record')}, {printable(', '.join(run.versions)) or 'no version'}",
     )
     if run.tags:
         first = min(tag.first_wall_time for tag in run.tags)
@@ -244,7 +240,7 @@ def _inspected_run(run: RunInspection) -> Iterator[RenderableType]:
     if len(run.tags) > 2 * _ROWS:
         yield _line(f"  ... and {len(run.tags) - 2 * _ROWS:,} more tags (--json shows all)", style="dim")
     if run.derived:
-        yield _line(f"  {_plural(run.derived, 'value')} beside them computed by the conversion")
+        yield _line(f"  {counted(run.derived, 'value')} beside them computed by the conversion")
     for twin in run.twins:
         yield _line(f"  beside it our own TensorBoard output ({twin}), the same data")
     yield from _damage_lines(run.damaged, run.incomplete)
@@ -281,7 +277,7 @@ def render_verification(report: VerifyReport) -> Iterator[RenderableType]:
         yield _line(f"not read: {line}", style="red")
     skipped = sum(run.not_compared for run in report.runs)
     if skipped:
-        yield Text(f"not compared: {_plural(skipped, 'point')} that only one of the two formats can have")
+        yield Text(f"not compared: {counted(skipped, 'point')} that only one of the two formats can have")
     if report.left_out:
         yield _line(f"left out, as the conversion does: {', '.join(report.left_out[:_ROWS])}")
         yield from _rest(len(report.left_out))
@@ -289,12 +285,12 @@ def render_verification(report: VerifyReport) -> Iterator[RenderableType]:
         yield _line(f"what was left out by {report.options} is not missed")
     older = sum(run.derived_by_older for run in report.runs)
     if older:
-        yield _line(f"{_plural(older, 'derived value')} were made by an older version: their number was compared only")
+        yield _line(f"{counted(older, 'derived value')} were made by an older version: their number was compared only")
     points = sum(run.points for run in report.runs)
-    runs = _plural(len(report.runs), "run")
+    runs = counted(len(report.runs), "run")
     if report.is_equal:
         derived = sum(run.derived + run.derived_by_older for run in report.runs)
-        also = f", and {_plural(derived, 'value')} made from them" if derived else ""
-        yield _line(f"equal: {runs}, {_plural(points, 'point')}{also}", style="bold green")
+        also = f", and {counted(derived, 'value')} made from them" if derived else ""
+        yield _line(f"equal: {runs}, {counted(points, 'point')}{also}", style="bold green")
     else:
-        yield _line(f"different: {runs} compared, {_plural(points, 'point')} equal", style="bold red")
+        yield _line(f"different: {runs} compared, {counted(points, 'point')} equal", style="bold red")

@@ -14,6 +14,7 @@ from ms_summary_bridge.diagnose.places import innermost
 
 __all__ = ["RULES", "find_findings", "find_groups"]
 
+_OF_MANY: Final = {"hangs": "hang", "has": "have"}
 _SPREAD_SECS: Final = 60.0  # what belongs together is told within so long
 
 
@@ -44,6 +45,9 @@ def find_groups(ranks: Sequence[RankFacts]) -> list[Group]:
     found = []
     for doing, members in groups.items():
         steps = [last_step(rank) for rank in members]
+        if len(members) > 1:
+            verb, blank, rest = doing.partition(" ")
+            doing = _OF_MANY.get(verb, verb) + blank + rest
         found.append(Group([rank.rank for rank in members], doing, min(steps), max(steps)))
     return sorted(found, key=lambda group: (-len(group.ranks), group.ranks))
 

@@ -16,6 +16,7 @@ from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats._histogram import decode_legacy_histogram, decode_tensorboard_histogram
 from ms_summary_bridge.formats._image import decode_image, encode_image
+from ms_summary_bridge.formats.kind_names import with_article
 from ms_summary_bridge.formats.plugin_data import DATA_CLASS_SCALAR, DATA_CLASS_TENSOR, Origin, encode_metadata
 from ms_summary_bridge.formats.tensor import DT_DOUBLE, decode_tensorboard_tensor, encode_tensorboard_tensor
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor, Value
@@ -120,4 +121,4 @@ def loss_of(value: Value) -> str:
         return "shown as a table of statistics and a histogram of its elements"
     if value.kind == "landscape" and not value.reason:
         return "drawn as a surface and as a contour image"
-    return value.reason or f"TensorBoard has no place for a {value.kind}"
+    return value.reason or f"TensorBoard has no place for {with_article(value.kind)}"

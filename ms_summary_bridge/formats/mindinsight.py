@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from ms_summary_bridge.errors import EventDecodeError, InvalidValueError, UnsupportedValueError
 from ms_summary_bridge.events import TaggedValue
 from ms_summary_bridge.formats import wire
+from ms_summary_bridge.formats.kind_names import with_article
 from ms_summary_bridge.formats.plugin_data import decode_metadata, decode_origin
 from ms_summary_bridge.formats.tensor import decode_tensorboard_tensor
 from ms_summary_bridge.values import Histogram, Image, Opaque, Tensor
@@ -248,7 +249,7 @@ def _tensor_of(value: Opaque) -> Tensor:
     if value.kind == "hparams":
         raise UnsupportedValueError("hyperparameters are shown as lineage")
     if value.kind not in _AS_TENSORS:
-        raise UnsupportedValueError(value.reason or f"MindInsight has no place for a {value.kind}")
+        raise UnsupportedValueError(value.reason or f"MindInsight has no place for {with_article(value.kind)}")
     array: npt.NDArray[Any] | list[bytes] | None = None
     try:
         for tensor in wire.all_fields(value.payload, 0x42):

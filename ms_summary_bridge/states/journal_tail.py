@@ -73,7 +73,7 @@ class JournalTail(msgspec.Struct):
         """What is wrong with it; empty for nothing."""
         if self.fault or not self.unread:
             return self.fault or ("zero bytes" if self.size == 0 else "")
-        return f"{self.unread} lines cannot be read"
+        return f"{self.unread} line{'s' * (self.unread != 1)} cannot be read"
 
     def is_replaced(self, status: os.stat_result) -> bool:
         """Whether it is another file by now, or was cut. A journal that is full is renamed, and a new one begun."""

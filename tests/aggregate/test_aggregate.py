@@ -17,6 +17,7 @@ from tensorboardX import SummaryWriter
 
 from ms_summary_bridge.aggregate import sources
 from ms_summary_bridge.aggregate.aggregate import AggregateReport, aggregate_ranks
+from ms_summary_bridge.cli.app import main
 from ms_summary_bridge.errors import FileTakenError, LogdirError, NoEventsError, UsageError
 from ms_summary_bridge.files.records import encode_record
 from ms_summary_bridge.formats.wire import varint
@@ -239,6 +240,20 @@ def test_a_damaged_or_empty_file_costs_its_rank_and_is_named(tmp_path: Path) -> 
     report = aggregate_ranks(tmp_path / "run", tmp_path / "out")
     assert any("rank 1" in problem and "damaged" in problem for problem in report.problems)
     assert report.ranks[1].gaps == 1
+
+
+def test_one_is_one_and_many_are_many(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _write_rank(tmp_path / "one" / "rank_0", {1: {"loss": 1.0}})
+    assert main(["aggregate", str(tmp_path / "one"), str(tmp_path / "out")]) == 0
+    assert capsys.readouterr().out.startswith("1 rank, 1 tag, 1 value: 1 step aggregated\n")
+    for rank in range(2):
+        tags = {"loss": 1.0, "lr": 1.0} if rank else {"loss": 1.0}
+        _write_rank(tmp_path / "two" / f"rank_{rank}", {1: tags, 2: {"loss": 1.0}})
+    assert main(["aggregate", str(tmp_path / "two"), str(tmp_path / "out2")]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("2 ranks, 2 tags, 5 values: 2 steps aggregated\n")
+    assert "rank 0 lacks 1 value that others have (lr at 1)\n" in said
+    assert "left out    1 step of a tag that not all ranks have" in said
 
 
 def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:

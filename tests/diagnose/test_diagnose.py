@@ -193,6 +193,8 @@ def test_of_several_trainings_the_newest_is_taken_and_said(tmp_path: Path, capsy
     assert diagnosis.source == str(tmp_path / "a" / "2")
     assert diagnosis.others == [str(tmp_path / "b" / "1"), str(tmp_path / "c" / "1")]
     first, said, *more = render_diagnosis(diagnosis)
+    doing = {group.doing.partition(" ")[0]: len(group.ranks) for group in diagnosis.groups}
+    assert doing == {"hang": 3, "hangs": 1}  # three ranks hang, and one hangs
     assert [first, *more] == alone
     assert said.startswith("  the newest of 3 trainings; for another: ms-summary-bridge diagnose DIR (")
     assert main(["diagnose", str(tmp_path)]) == 5

@@ -16,11 +16,14 @@ import pytest
 from PIL import Image
 from tensorboardX import SummaryWriter
 
+from ms_summary_bridge.cli.app import main
 from ms_summary_bridge.columns.growing import Columns
 from ms_summary_bridge.columns.read import read_histograms, read_scalars
 from ms_summary_bridge.errors import FileTakenError, LogdirError, UsageError, WriteError
 from ms_summary_bridge.export.logdir import export_logdir
 from ms_summary_bridge.export.writer import Names
+from tests.formats.test_lineage import eval_event, put_lineage, train_event
+from tests.mindspore_run import event, scalar, write_summary
 from tests.scripted import build_file, put, tensorboard_name
 
 
@@ -178,6 +181,18 @@ def test_what_stands_in_files_of_its_own_is_counted_too(summary_dir: Path, tmp_p
     report = export_logdir(summary_dir, tmp_path / "out", format="csv")
     assert report.left_out["train_lineage"] >= 1
     assert report.left_out["graph"] == 1
+
+
+def test_a_kind_has_its_article_and_one_value_no_s(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_summary(tmp_path / "run", [event(1, ("loss", scalar(1.0)))])
+    put_lineage(tmp_path / "run", train_event(), eval_event('{"Accuracy": 0.9}'))
+    assert main(["export", str(tmp_path / "run"), str(tmp_path / "out"), "--format", "csv"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"           1 value   {tmp_path / 'out' / 'scalars.csv'}"
+    assert "           1 value   left out: csv has no place for an evaluation_lineage" in lines
+    assert "           1 value   left out: csv has no place for a train_lineage" in lines
+    assert main(["export", str(tmp_path / "run"), str(tmp_path / "out"), "--format", "runs"]) == 0
+    assert capsys.readouterr().out == f"           1 row   {tmp_path / 'out' / 'runs.csv'}\n"
 
 
 def test_it_gives_what_mindinsight_parses(summary_dir: Path, mindinsight_python: Path, tmp_path: Path) -> None:

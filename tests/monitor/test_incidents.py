@@ -216,7 +216,7 @@ def test_64_watchdogs_of_a_hang_send_one_message(tmp_path: Path, webhook: Webhoo
     ]
     assert incident["checkpoint"] == {"step": 40, "path": "/ckpt/rank_0"}, "all ranks have that of step 40"
     assert len(incident["doing"]) == 2
-    assert incident["doing"][0].startswith("ranks 0-4, 6-63: hangs in the step")
+    assert incident["doing"][0].startswith("ranks 0-4, 6-63: hang in the step")
     assert incident["doing"][1].startswith("rank 5: hangs waiting for data: File")
     text = webhook.taken[0]["text"]
     assert "first bad: rank 5 on node-0" in text

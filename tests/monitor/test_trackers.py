@@ -229,7 +229,7 @@ def test_a_client_that_refuses_values_loses_these_alone(tmp_path: Path, package:
     sink.open()
     for step in range(1, 4):
         sink.write_sample(sample(step))
-    with pytest.raises(BridgeError, match="swanlab lacks 1 values or notes"):
+    with pytest.raises(BridgeError, match="swanlab lacks 1 value or note"):
         sink.close()
     assert warned == ["swanlab failed: ValueError: no"]
     assert record(tmp_path)[1:] == [[1], [3], ["finish", {}]]

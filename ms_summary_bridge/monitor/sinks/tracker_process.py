@@ -105,7 +105,8 @@ class _Run:
 
     def _end(self, reason: str) -> None:
         self._is_ending.set()
-        missing = [f"lacks {self._lost} values or notes"] if self._lost else []
+        plural = "s" * (self._lost != 1)
+        missing = [f"lacks {self._lost} value{plural} or note{plural}"] if self._lost else []
         if self._client is not None:
             try:
                 self._client.finish(reason)

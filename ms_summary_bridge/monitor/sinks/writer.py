@@ -198,7 +198,8 @@ class Writer:
             count = self._taken - self._written
             self._warn("close", f"up to {count} values or notes are not written and may be missing: {self._sinks.busy}")
         for name, count in self._sinks.lacks.copy().items():
-            self._warn(f"{name} lacks {count}", f"{name} lacks {count} values or notes")
+            plural = "s" * (count != 1)
+            self._warn(f"{name} lacks {count}", f"{name} lacks {count} value{plural} or note{plural}")
         return is_done
 
     def _warn(self, kind: str, message: str) -> None:
@@ -265,5 +266,6 @@ class DetachedSink(Sink):
         """Waits for the sink, but not for long; says how many items found no room."""
         self._writer.close(self._close_secs)
         if dropped := self._writer.dropped:
-            message = f"{self._name} lacks {dropped} values or notes that came faster than they were taken"
+            lost = f"{dropped} value{'s' * (dropped != 1)} or note{'s' * (dropped != 1)}"
+            message = f"{self._name} lacks {lost} that came faster than they were taken"
             self._faults.warn(message, message)  # of each training

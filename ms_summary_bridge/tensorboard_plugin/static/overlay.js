@@ -48,7 +48,7 @@ export class Overlay {
     const plotted = many.slice(0, MOST_RUNS);
     this.note.textContent = checked.length
       ? `${checked.length} checked${checked.length > MOST_RUNS ? `, ${MOST_RUNS} are drawn` : ""}`
-      : `nothing is checked: the first ${plotted.length} of the table`;
+      : `nothing is checked: the first ${plotted.length === 1 ? "" : `${plotted.length} `}of the table`;
     this.drawControls(view);
     this.drawTags();
     while (this.cards.length > view.charts.length) this.cards.pop()?.root.remove();
