@@ -25,7 +25,7 @@ _STEADY_MARGIN: Final = 0.1  # of what hardly moves in a healthy run
 _STEADY: Final = {"memory_usage", "host_memory", "npu_memory", "gpu_memory", "temperature", "npu_power"}
 _DEVIATIONS: Final = 3.0
 _TO_SIGMA: Final = 1.4826  # median deviation of a normal distribution, as its standard deviation
-EVERY_STEP: Final = {"loss", "grad_norm", "loss_scale"}
+EVERY_STEP: Final = {"loss", "local_loss", "grad_norm", "loss_scale"}
 """Metrics of which every step is compared with the limit; of the others, the value of an interval is."""
 _LONE: Final = 3.0  # a value so many times worse than all others is left out
 _LEAST_FOR_LONE: Final = 20

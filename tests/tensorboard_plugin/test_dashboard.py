@@ -561,7 +561,7 @@ def test_tensorboard_answers(tmp_path: Path, tensorboard_server: TensorBoardServ
     assert answer["source"] == str(tmp_path / "logs"), "not the mirror"
     run = client.get_json("data/plugin/mindspore/run", key="lenet/slow")
     assert dict(run["lineage"]["hparams"])["network"] == "Net"
-    assert b"export function render" in client.get("data/plugin/mindspore/index.js")
+    assert b"export async function render" in client.get("data/plugin/mindspore/index.js")
     with pytest.raises(urllib.error.HTTPError) as raised:
         client.get_json("data/plugin/mindspore/run", key="nobody")
     assert raised.value.code == 404
