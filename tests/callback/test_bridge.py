@@ -473,6 +473,11 @@ def test_a_nan_is_never_the_best_loss(scenarios: Scenarios) -> None:
     assert told == "epoch 1 ends, best loss so far 1"
 
 
+def test_one_epoch_is_one(scenarios: Scenarios) -> None:
+    (told,) = [text for _, tag, text in milestones(scenarios.directory("nan_first")) if tag == "milestones/training"]
+    assert told == "training begins: 1 epoch of 4 steps"
+
+
 # ------------------------------------------------------------------ the user's own values
 
 

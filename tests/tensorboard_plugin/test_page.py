@@ -214,6 +214,7 @@ def test_search_and_filters(dashboard: Dashboard) -> None:
         assert {*names(frame)} == expected, text
     search.fill("^lenet/(fast|slow)$")
     frame.locator("h3", has_text="0 of 7 runs").wait_for()
+    frame.get_by_text("nothing is checked", exact=True).wait_for()
     frame.get_by_role("button", name="Regular expression").click()
     frame.locator("h3", has_text="2 of 7 runs").wait_for()
     search.fill("len(")
@@ -222,6 +223,7 @@ def test_search_and_filters(dashboard: Dashboard) -> None:
     search.fill("")
     frame.locator(".chip", has_text="NaN loss").click()
     wait_names(frame, "llm/run")
+    frame.get_by_text("nothing is checked: the first of the table", exact=True).wait_for()
     frame.locator(".chip", has_text="NaN loss").click()
     frame.locator(".chip", has_text="damaged").click()
     assert "lenet/fast" in names(frame)

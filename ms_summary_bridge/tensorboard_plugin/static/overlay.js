@@ -46,9 +46,10 @@ export class Overlay {
     const checked = view.checked.flatMap((key) => this.knowledge.rows.get(key) ?? []);
     const many = checked.length ? checked : rows.slice(0, view.group ? MOST_RUNS : USUAL_RUNS);
     const plotted = many.slice(0, MOST_RUNS);
+    const first = plotted.length > 1 ? `the first ${plotted.length}` : "the first";
     this.note.textContent = checked.length
       ? `${checked.length} checked${checked.length > MOST_RUNS ? `, ${MOST_RUNS} are drawn` : ""}`
-      : `nothing is checked: the first ${plotted.length === 1 ? "" : `${plotted.length} `}of the table`;
+      : `nothing is checked${plotted.length ? `: ${first} of the table` : ""}`;
     this.drawControls(view);
     this.drawTags();
     while (this.cards.length > view.charts.length) this.cards.pop()?.root.remove();
