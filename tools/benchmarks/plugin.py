@@ -25,15 +25,16 @@ _ROOT = Path(__file__).resolve().parents[2]
 _TARGET = 4.0
 _JUDGED = 1_000_000  # scalars; with fewer the start of either process would be judged
 _OURS = """
-import json, sys, time
+import sys
+from msgspec import json
 from ms_summary_bridge.tensorboard_plugin.run_collector import RunCollector
 collector = RunCollector(sys.argv[1], lambda text: print(text, file=sys.stderr))
 answer = collector.describe_all()
-while answer["is_reading"] or not answer["is_known"]:
+while answer["unread"] or not answer["is_known"]:
     collector.wait(60)
     answer = collector.describe_all()
-(row,) = answer["rows"]
-print(len(json.dumps(collector.describe_one(row["key"]))) and row["last_step"])
+(row,) = map(json.decode, answer["rows"])
+print(len(json.encode(collector.describe_one(row["key"]))) and row["last_step"])
 """
 _THEIRS = """
 import sys
