@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from ms_summary_bridge.files.system import NEW_GROUP
+
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data"
 MINDSPORE = "events.out.events.summary.1700000000.0.host_MS"
@@ -74,6 +76,10 @@ def wait(ask: Callable[[], Any], secs: float = 120.0) -> Any:
             pass
         assert time.monotonic() < deadline, "it has not come"
         time.sleep(0.2)
+
+
+def test_the_flag_of_a_new_group_is_pythons_own() -> None:
+    assert getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0) == NEW_GROUP
 
 
 @pytest.mark.skipif(importlib.util.find_spec("tensorboard") is None, reason="TensorBoard is not installed")

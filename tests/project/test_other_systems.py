@@ -60,7 +60,7 @@ def test_what_the_system_lacks_is_hidden_from_this_package_alone(tmp_path: Path,
     )
     ours = {
         "win32": (
-            "import os, signal, select, sys\n"
+            "import os, signal, select, subprocess, sys\n"
             "assert (sys.platform, os.name) == ('win32', 'nt')\n"
             "for name in ('pread', 'fork', 'getuid', 'killpg', 'register_at_fork', 'O_CLOEXEC', 'nice', 'pathconf'):\n"
             "    assert not hasattr(os, name), name\n"
@@ -73,6 +73,8 @@ def test_what_the_system_lacks_is_hidden_from_this_package_alone(tmp_path: Path,
             "    try: os.replace('held', 'other')\n"
             "    except PermissionError: pass\n"
             "    else: raise AssertionError('an open file was renamed')\n"
+            "command = [sys.executable, '-c', '']\n"
+            "assert subprocess.Popen(command, start_new_session=True, creationflags=0x200).wait() == 0\n"
         ),
         "darwin": (
             "import fcntl, os, signal, sys\n"
