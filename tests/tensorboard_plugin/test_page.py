@@ -352,6 +352,8 @@ def test_checked_runs_over_each_other(dashboard: Dashboard) -> None:
     tag.press("Enter")
     frame.locator(".chart-card").nth(1).locator(".legend tbody tr", has_text="gpt/four_ranks").wait_for()
     frame.get_by_label("Compare gpt/four_ranks", exact=True).uncheck()
+    third = frame.locator(".chart-card").first.locator(".legend tbody tr", has_text="gpt/four_ranks")
+    third.wait_for(state="detached")
     with dashboard.page.expect_download() as picture:
         frame.locator(".chart-card").first.get_by_role("button", name="PNG").click()
     with Pillow.open(picture.value.path()) as image:
