@@ -71,6 +71,15 @@ def wait_names(frame: Frame, *expected: str) -> None:
     )
 
 
+def wait_count(frame: Frame, selector: str, count: int) -> None:
+    """Waits until so many elements are there: a run's curve is drawn when its points have come, after the rest."""
+    frame.wait_for_function(
+        "([selector, count]) => document.querySelectorAll(selector).length === count",
+        arg=[selector, count],
+        timeout=10_000,
+    )
+
+
 # ---------------------------------------------------------------- what it shows
 
 
@@ -150,8 +159,8 @@ def test_a_run_has_links_a_time_line_and_its_profiles(dashboard: Dashboard) -> N
     frame = dashboard.open(state(run="lenet/fast"))
     links = dict(frame.locator("nav.links a").evaluate_all("all => all.map(one => [one.textContent, one.href])"))
     assert {"Scalars", "Histograms", "HParams"} <= links.keys()
-    assert frame.locator(".happening.end").count() == 2, "on the curve and in the key"
-    assert frame.locator(".kinds", has_text="NaN or infinite").count() == 1
+    wait_count(frame, ".happening.end", 2)  # on the curve and in the key
+    frame.locator(".kinds", has_text="NaN or infinite").wait_for()
     folded = frame.locator("details.folded h3").all_text_contents()
     assert {"Alerts", "Profiles", "Ranks"} <= {*folded}, "what is empty is one line"
     frame.locator("details.folded", has_text="Profiles").locator("summary").click()
@@ -160,14 +169,15 @@ def test_a_run_has_links_a_time_line_and_its_profiles(dashboard: Dashboard) -> N
     dashboard.page.goto("about:blank")
     dashboard.page.goto(links["Histograms"])
     dashboard.page.get_by_text("layer/activation").first.wait_for()
-    drawn = dashboard.page.locator("vz-histogram-timeseries, tf-histogram-loader").count()
+    loaders = dashboard.page.locator("vz-histogram-timeseries, tf-histogram-loader")
+    loaders.nth(1).wait_for()
+    drawn = loaders.count()
     assert drawn in (2, 4), "two tags of one run: the others are filtered out"
 
     frame = dashboard.open(state(run="gpt/four_ranks"))
-    assert frame.locator(".happening.alarm").count() == 2
-    assert (
-        frame.locator(".happening.alarm").first.get_attribute("title") == "alarm, step 41: The loss is 2.2 after 0.2."
-    )
+    wait_count(frame, ".happening.alarm", 2)
+    title = frame.locator(".happening.alarm").first.get_attribute("title")
+    assert title == "alarm, step 41: The loss is 2.2 after 0.2."
     with dashboard.page.expect_download() as download:
         frame.get_by_role("link", name="Download").click()
     assert download.value.suggested_filename == "trace_view.json"
@@ -344,6 +354,8 @@ def test_checked_runs_over_each_other(dashboard: Dashboard) -> None:
     tag.press("Enter")
     frame.locator(".chart-card").nth(1).locator(".legend tbody tr", has_text="gpt/four_ranks").wait_for()
     frame.get_by_label("Compare gpt/four_ranks", exact=True).uncheck()
+    third = frame.locator(".chart-card").first.locator(".legend tbody tr", has_text="gpt/four_ranks")
+    third.wait_for(state="detached")
     with dashboard.page.expect_download() as picture:
         frame.locator(".chart-card").first.get_by_role("button", name="PNG").click()
     with Pillow.open(picture.value.path()) as image:

@@ -66,6 +66,7 @@ def test_it_looks_as_it_did(dashboard: Dashboard, name: str) -> None:
     with dashboard.of_many_runs(1000) if name == "thousand" else contextlib.nullcontext():
         frame = dashboard.open(**options)
         frame.locator(".plot .u-over").first.wait_for()
+        frame.locator(".run .happening:visible, .overlay .legend tbody tr").first.wait_for()  # when points have come
         frame.wait_for_timeout(500)
         path = photograph_once(dashboard.page, f"page-{name}")
     kept = KEPT / f"{name}.png"

@@ -99,6 +99,19 @@ def wait_steps(client: TensorBoardClient, run: str, steps: range, tag: str = "lo
     )
 
 
+def wait_links(client: TensorBoardClient, *names: str) -> dict[str, list[str]]:
+    """Returns how TensorBoard calls the ranks of each of the page's runs, once those that it calls so are all read."""
+    answer = client.wait_json(
+        "data/plugin/mindspore/runs",
+        lambda answer: (
+            answer["is_known"]
+            and not answer["unread"]
+            and {name for row in answer["rows"] for name in row["links"]["runs"]} >= {*names}
+        ),
+    )
+    return {row["name"]: row["links"]["runs"] for row in answer["rows"]}
+
+
 # --- a real training
 
 
@@ -364,8 +377,8 @@ def test_c17_runs_of_a_logdir_spec_have_the_names_it_gives(board: Board, load_fa
     wait_steps(client, "team/two/deep", range(9))
     write(board.logdir / "later", "mindspore", range(2))
     wait_steps(client, "later", range(2))
-    rows = client.wait_json("data/plugin/mindspore/runs", lambda answer: len(answer["rows"]) == 3)["rows"]
-    assert sorted(row["name"] for row in rows) == ["later", "one", "team/two/deep"]
+    links = wait_links(client, "later", "one", "team/two/deep", "tf")
+    assert links == {name: [name] for name in links}
     assert client.get_json("data/environment")["data_location"] == spec
 
 
@@ -424,5 +437,7 @@ def test_a_run_has_the_name_of_its_directory_whatever_number_that_ends_in(board:
     wait_runs(client, *expected)
     for name, steps in expected.items():
         wait_steps(client, name, range(1, steps + 1))
-    rows = client.wait_json("data/plugin/mindspore/runs", lambda answer: len(answer["rows"]) == len(expected))["rows"]
-    assert {row["name"] for row in rows} == expected.keys()
+    links = wait_links(client, *expected)
+    assert sorted(name for of_run in links.values() for name in of_run) == sorted(expected), "each rank has its name"
+    assert links.keys() == {"one/exp0", "one/exp1", "own/exp0", "own/exp1", "own/exp2", "same/exp", "same/exp1"}
+    assert links["same/exp1"] == ["same/exp1/rank_0", "same/exp1", "same/exp1/rank_2"], "by rank"
