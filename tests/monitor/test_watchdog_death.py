@@ -301,6 +301,19 @@ def test_the_oom_killer_is_recognised(tmp_path: Path) -> None:
     assert not any("limit" in line for line in witness.describe(1)[0])
 
 
+def test_what_a_process_had_is_known_after_it_has_given_it_back() -> None:
+    """The kernel takes the memory first: a look between that and the end finds none."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    witness = MemoryWitness(process.pid)
+    witness.look()
+    (before,) = [line for line in witness.describe(process.pid)[0] if "MiB resident" in line]
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    witness.look()
+    assert before in witness.describe(process.pid)[0]
+    process.communicate()
+
+
 def test_only_deaths_of_this_session_are_those_of_peers(tmp_path: Path) -> None:
     for rank, moment in ((0, 50.0), (1, 90.0), (2, 10.0), (3, 95.0)):
         (tmp_path / f"rank_{rank}").mkdir()

@@ -5,11 +5,14 @@ Usage: python tests/monitor_scripts/dying_loop.py SAVE_DIR KIND [SECTION_JSON]
 
 from __future__ import annotations
 
+import array
 import ctypes
+import fcntl
 import json
 import os
 import signal
 import sys
+import termios
 import time
 
 from ms_summary_bridge.monitor import Monitor
@@ -30,6 +33,19 @@ ENDS = {
 }
 
 
+def wait_for_watchdog(monitor: Monitor) -> None:
+    """Returns once the watchdog has looked, however long it takes to start: it listens after its first look."""
+    process = monitor._watchdog._process
+    assert process is not None
+    assert process.stdin is not None
+    deadline = time.monotonic() + 60
+    unread = array.array("i", [1])
+    while unread[0]:
+        assert time.monotonic() < deadline, "the watchdog does not listen"
+        time.sleep(0.02)
+        fcntl.ioctl(process.stdin, termios.FIONREAD, unread)
+
+
 def main() -> None:
     directory, kind = sys.argv[1:3]
     section = {"interval": 0, "backend": ["local", "tensorboard"], "save_dir": directory, "metrics": ["loss"]}
@@ -43,6 +59,7 @@ def main() -> None:
         for _ in range(3):
             monitor.step(loss=0.5)
         assert monitor.flush()
+        wait_for_watchdog(monitor)
         time.sleep(1)
         if kind in ENDS:
             ENDS[kind]()

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from ms_summary_bridge.formats.protos import ms_pb
 from ms_summary_bridge.formats.sessions.lineage import failed_training
 from ms_summary_bridge.formats.wire import fixed64, length_delimited
 from ms_summary_bridge.live_writer.live_run import LiveRun
-from ms_summary_bridge.monitor.watchdog.heartbeat import Heartbeat
 from ms_summary_bridge.states.alerts import find_alerts
 from ms_summary_bridge.states.run_state import RunState
 from ms_summary_bridge.states.watcher import RunWatcher
@@ -44,6 +43,23 @@ def wait_until(condition: Callable[[], bool], secs: float) -> None:
     deadline = time.monotonic() + secs
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.2)
+
+
+@pytest.fixture
+def other() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that lives and begins to beat once it gets a line; this one may have heartbeats of other tests."""
+    code = """
+from ms_summary_bridge.monitor.watchdog.heartbeat import Heartbeat
+input()
+heartbeat = Heartbeat()
+heartbeat.beat("evaluation")
+print("beats", flush=True)
+input()
+"""
+    command, environment = [sys.executable, "-c", code], {**os.environ, "PYTHONPATH": str(TESTS.parent)}
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        yield process
+        process.kill()
 
 
 class Watched:
@@ -223,12 +239,12 @@ def test_tensorboards_of_others(tmp_path: Path) -> None:
     assert (runs["tf2"].main.loss, runs["tf2"].step) == (0.125, 3)
 
 
-def test_the_process_in_a_name_says_whether_it_lives(tmp_path: Path) -> None:
+def test_the_process_in_a_name_says_whether_it_lives(tmp_path: Path, other: subprocess.Popen[bytes]) -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     host = socket.gethostname()
-    start = int(Path(f"/proc/{os.getpid()}").stat().st_ctime)
-    for name, pid in (("alive", os.getpid()), ("gone", child.pid)):
+    start = int(time.time())
+    for name, pid in (("alive", other.pid), ("gone", child.pid)):
         put(
             tmp_path / name / f"events.out.tfevents.{start}.{host}.{pid}.0", build_file("tensorboard", [1], start=start)
         )
@@ -692,19 +708,19 @@ def test_a_file_that_does_not_say_yet_who_writes_it_counts_once(tmp_path: Path) 
         assert [len(state.main.losses) for state in (before, after)] == [8, 8]
 
 
-def test_a_heartbeat_is_a_sign_of_life(tmp_path: Path) -> None:
+def test_a_heartbeat_is_a_sign_of_life(tmp_path: Path, other: subprocess.Popen[bytes]) -> None:
     now = time.time()
-    header = {**HEADER, "host": "here", "pid": os.getpid(), "wall_time": now + 60}  # after this process began
+    header = {**HEADER, "host": "here", "pid": other.pid, "wall_time": now + 60}  # after that process began
     write_lines(tmp_path / "run" / "metrics.jsonl", header, {**sample(1), "wall_time": now + 61})
     watcher = RunWatcher(str(tmp_path), host="here")
     (run,) = watcher.look(now + 3 * 3600)
     assert (run.state, "is alive" in run.evidence[0]) == ("stalled", True)
-    heartbeat = Heartbeat()
-    try:
-        heartbeat.beat("evaluation")
-        (run,) = watcher.look(now + 3 * 3600)
-        assert run.state == "running"
-        assert "heartbeat" in run.evidence[0]
-        assert "in evaluation for" in run.evidence[0]
-    finally:
-        heartbeat.close()
+    assert other.stdin is not None
+    assert other.stdout is not None
+    other.stdin.write(b"\n")
+    other.stdin.flush()
+    assert other.stdout.readline() == b"beats\n"
+    (run,) = watcher.look(now + 3 * 3600)
+    assert run.state == "running"
+    assert "heartbeat" in run.evidence[0]
+    assert "in evaluation for" in run.evidence[0]

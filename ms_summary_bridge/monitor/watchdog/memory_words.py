@@ -38,8 +38,9 @@ class MemoryWitness:
     def look(self) -> None:
         """Remembers what the process and the host have now."""
         with contextlib.suppress(psutil.Error, OSError):
-            self._resident = psutil.Process(self._pid).memory_info().rss / _MIB
-            self._available = psutil.virtual_memory().available / _MIB
+            resident = psutil.Process(self._pid).memory_info().rss / _MIB
+            if resident:  # one that is on its way out has given it back before it closes its files and is gone
+                self._resident, self._available = resident, psutil.virtual_memory().available / _MIB
 
     def _number(self, what: str, pattern: str = r"\A(\d+)$") -> int | None:
         with contextlib.suppress(OSError, UnicodeDecodeError):
