@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,6 +16,8 @@ from ms_summary_bridge.monitor.steps.call_queue import Patience
 from ms_summary_bridge.training.distributed import ProcessRank
 from ms_summary_bridge.training.facts import TrainingFacts
 from ms_summary_bridge.training.faults import Faults
+from tests.bridge_scripts.runs import output_of
+from tests.conftest import ROOT, TESTS
 
 START = 1_700_000_000.0
 
@@ -105,3 +110,19 @@ class Engine:
 def values_of(samples: list[dict[str, Any]], name: str, where: str = "values") -> dict[int, float | None]:
     """Returns one series by step."""
     return {line["step"]: line[where][name] for line in samples if name in line[where]}
+
+
+def run_script(cwd: Path, program: list[str], name: str, *arguments: str) -> None:
+    """Runs a script to its end. Its output goes to a file: writer processes would hold a pipe open."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # msrun starts the python it finds there
+    with (cwd / "output.txt").open("ab") as output:
+        done = subprocess.run(
+            [*program, str(TESTS / "monitor_scripts" / name), *arguments],
+            cwd=cwd,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": path},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            timeout=280,
+        )
+    assert done.returncode == 0, output_of(cwd)

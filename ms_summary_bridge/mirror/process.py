@@ -70,8 +70,8 @@ class MirrorProcess:
             began = time.monotonic()
             try:
                 reason = self._run_child()
-            except OSError as error:
-                reason = str(error)
+            except Exception as error:  # a thread that ends of it would leave a viewer with nothing, and say nothing
+                reason = str(error) if isinstance(error, OSError) else repr(error)
             if self._is_stopped:
                 return
             failures = failures + 1 if time.monotonic() - began < _LONG_LIFE_SECS else 1

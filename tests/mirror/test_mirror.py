@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import psutil
@@ -614,6 +614,23 @@ def test_a_child_that_cannot_work_gives_the_logdir_back(tmp_path: Path) -> None:
     assert "not followed any more" in line
     assert "ValueError" in line
     assert os.readlink(followed.home.logdir) == str(source)
+
+
+def test_a_child_that_cannot_be_made_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the system's own module raises: a thread that ended of it would leave a viewer empty, without a word."""
+
+    def refuse(*command: Any, **options: Any) -> NoReturn:
+        raise ValueError("no such flag here")
+
+    source = tmp_path / "logs"
+    mindspore(source / "ms", range(1, 3))
+    followed = Followed(source, tmp_path / "cache")
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    warnings: list[str] = []
+    thread = MirrorProcess(followed.home, TENSORBOARD, LIMIT, warnings.append, sleep=lambda secs: None).thread
+    thread.join(60)
+    assert not thread.is_alive()
+    assert warnings == [f"runs below {source} are not followed any more: ValueError('no such flag here')"]
 
 
 def test_a_child_that_is_killed_is_started_again(tmp_path: Path) -> None:

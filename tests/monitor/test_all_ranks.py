@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-import os
-import subprocess
 import sys
 import threading
 import time
@@ -24,27 +22,10 @@ from ms_summary_bridge.monitor.ranks.gathering import Gathering
 from ms_summary_bridge.monitor.ranks.statistics import join_rows, make_row
 from ms_summary_bridge.training.distributed import ProcessRank
 from ms_summary_bridge.training.faults import Faults
-from tests.bridge_scripts.runs import boards, msrun, output_of, series
-from tests.conftest import ROOT, TESTS
-from tests.monitor_run import Engine, strict_lines, values_of
+from tests.bridge_scripts.runs import boards, msrun, series
+from tests.monitor_run import Engine, run_script, strict_lines, values_of
 
 NAMES = ("loss", "step_time", "samples_per_second")
-
-
-def run_ranks(directory: Path, program: list[str], name: str, *arguments: str) -> None:
-    """Runs a script to its end. Its output goes to a file: writer processes would hold a pipe open."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # msrun starts the python it finds there
-    with (directory / "output.txt").open("ab") as output:
-        done = subprocess.run(
-            [*program, str(TESTS / "monitor_scripts" / name), *arguments],
-            cwd=directory,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": path},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            timeout=400,
-        )
-    assert done.returncode == 0, output_of(directory)
 
 
 # ------------------------------------------------------------------ the configuration
@@ -224,7 +205,7 @@ def test_a_rank_that_does_not_come_is_waited_for_by_the_collective_alone(
 
 @pytest.mark.mindspore
 def test_what_one_process_says(tmp_path: Path) -> None:
-    run_ranks(tmp_path, [sys.executable], "one_of_all.py", str(tmp_path))
+    run_script(tmp_path, [sys.executable], "one_of_all.py", str(tmp_path))
     begin = "monitor: aggregate: left out on this rank"
     assert json.loads((tmp_path / "said.json").read_text()) == {
         "alone": [
@@ -280,7 +261,7 @@ class Trained:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     directory = tmp_path_factory.mktemp("all_ranks")
-    run_ranks(directory, msrun(8151, directory / "logs"), "all_ranks.py", str(directory))
+    run_script(directory, msrun(8151, directory / "logs"), "all_ranks.py", str(directory))
     return Trained(directory)
 
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,30 +18,13 @@ import numpy as np
 import pytest
 
 from ms_summary_bridge.events import Summary
-from tests.bridge_scripts.runs import Scenarios, boards, events, msrun, output_of, series, summaries
-from tests.conftest import ROOT, TESTS, MindInsightServer, TensorBoardServer
-from tests.monitor_run import strict_lines, values_of
+from tests.bridge_scripts.runs import Scenarios, boards, events, msrun, series, summaries
+from tests.conftest import MindInsightServer, TensorBoardServer
+from tests.monitor_run import run_script, strict_lines, values_of
 
 pytestmark = pytest.mark.mindspore
 
-SCRIPTS = TESTS / "monitor_scripts"
 PYTHON = [sys.executable]
-
-
-def run_script(cwd: Path, program: list[str], name: str, *arguments: str) -> None:
-    """Runs a script to its end. Its output goes to a file: writer processes would hold a pipe open."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # msrun starts the python it finds there
-    with (cwd / "output.txt").open("ab") as output:
-        done = subprocess.run(
-            [*program, str(SCRIPTS / name), *arguments],
-            cwd=cwd,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": path},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            timeout=250,
-        )
-    assert done.returncode == 0, output_of(cwd)
 
 
 @pytest.fixture(scope="module")

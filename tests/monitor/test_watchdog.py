@@ -23,7 +23,7 @@ from ms_summary_bridge.monitor.model.config import WatchdogConfig
 from ms_summary_bridge.monitor.watchdog.assignment import poll_secs
 from ms_summary_bridge.monitor.watchdog.hang_limits import Hang, HangDetector, Recovery
 from ms_summary_bridge.monitor.watchdog.hang_report import Findings, describe_hang, report_text
-from ms_summary_bridge.monitor.watchdog.heartbeat import CALLS, EPOCH, STEP, Beat, Heartbeat, HeartbeatReader
+from ms_summary_bridge.monitor.watchdog.heartbeat import CALLS, EPOCH, STEP, Beat, Heartbeat, HeartbeatReader, find_beat
 from ms_summary_bridge.monitor.watchdog.process_state import (
     ProcessState,
     catches,
@@ -237,6 +237,19 @@ def test_heartbeat() -> None:
     heartbeat.close()
     heartbeat.turn(number_of("end"), reader.read().monotonic + 1)  # one that is late does no harm
     assert reader.read().phase == "end"
+
+
+def test_of_several_trainings_in_a_process_the_newest_beat_is_found() -> None:
+    trainings = [Heartbeat(step) for step in (10, 20, 30)]
+    try:
+        for training in (*trainings, trainings[1]):
+            training.beat("data")
+            found = find_beat(os.getpid())
+            assert found is not None
+            assert found.step == training.places[STEP]
+    finally:
+        for training in trainings:
+            training.close()
 
 
 def test_nobody_reads_half_a_beat() -> None:

@@ -96,16 +96,20 @@ class HeartbeatReader:
 
 
 def find_beat(pid: int) -> Beat | None:
-    """Returns the last beat of a training's heartbeat; None where there is none, or it is not this user's."""
+    """Returns the newest beat of a process; None where there is none, or it is not this user's.
+
+    A process may hold several heartbeats: one training after another, each with a monitor of its own.
+    """
+    beats = []
     for number, link in list_descriptors(pid):
         if link.startswith(f"/memfd:{_NAME}"):
             with contextlib.suppress(OSError, ValueError):
                 descriptor = os.open(f"{_PROC}/{pid}/fd/{number}", os.O_RDONLY)
                 try:
-                    return HeartbeatReader(descriptor).read()
+                    beats.append(HeartbeatReader(descriptor).read())
                 finally:
                     os.close(descriptor)
-    return None
+    return max(beats, key=lambda beat: beat.monotonic, default=None)
 
 
 def list_descriptors(pid: int) -> list[tuple[str, str]]:
