@@ -71,7 +71,7 @@ class AlarmCommands:
             text += f"; report: {os.path.join(directory, REPORT)}.txt"
         if self.exit_code is not None:
             text += f"; the process will end with exit code {self.exit_code}"
-        recorder.note("stop", text, level=logging.WARNING)
+        recorder.notes.note("stop", text, level=logging.WARNING)
         return True
 
     def end(self) -> None:
@@ -114,4 +114,4 @@ class AlarmCommands:
             with contextlib.suppress(OSError):
                 os.remove(self._saved.pop(0))
         if recorder.is_open:
-            recorder.note("milestone", f"checkpoint saved for the alarm {alert.rule}: {path}", level=logging.INFO)
+            recorder.notes.note("milestone", f"checkpoint saved for the alarm {alert.rule}: {path}", level=logging.INFO)

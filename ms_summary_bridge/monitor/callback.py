@@ -99,7 +99,7 @@ class MindSporeTransformersMonitor(HookNames, MonitorSession, Callback):
     def milestone(self, text: str, **fields: Any) -> None:
         """Notes in the journal something that happened in the training."""
         if self._recorder.is_open:
-            self._recorder.milestone(text, **fields)
+            self._recorder.notes.milestone(text, **fields)
 
     @guarded
     def raise_test_alarm(self) -> None:

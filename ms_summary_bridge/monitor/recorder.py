@@ -25,7 +25,7 @@ from ms_summary_bridge.monitor.alarms.incidents.board import Board
 from ms_summary_bridge.monitor.alarms.incidents.report import stack_now
 from ms_summary_bridge.monitor.alarms.stop import StopAgreement
 from ms_summary_bridge.monitor.model.config import Bounds, MonitorConfig
-from ms_summary_bridge.monitor.model.sample import Note, Sample, strict_numbers
+from ms_summary_bridge.monitor.model.sample import Note
 from ms_summary_bridge.monitor.sinks.backends import make_sinks, require_backends, summary_directory
 from ms_summary_bridge.monitor.sinks.launch import RankCheck
 from ms_summary_bridge.monitor.sinks.run_record import choose_run_directory, describe_run
@@ -33,6 +33,7 @@ from ms_summary_bridge.monitor.sinks.viewer_steps import NearBridge, ViewerSteps
 from ms_summary_bridge.monitor.sinks.writer import Sink, Writer
 from ms_summary_bridge.monitor.steps.beside import Beside
 from ms_summary_bridge.monitor.steps.call_queue import CallQueue, Patience
+from ms_summary_bridge.monitor.steps.notes import Notes
 from ms_summary_bridge.monitor.steps.own_numbers import OwnNumbers
 from ms_summary_bridge.monitor.steps.sampling import Sampling
 from ms_summary_bridge.monitor.steps.step_reader import StepReader
@@ -135,6 +136,7 @@ class Recorder:
         self._viewer_steps.begin(training.initial_step, bridge)
         self._watchdog = watchdog or WatchdogLink(self.config, self.faults)  # which does nothing
         self._writer = Writer(self._make_sinks, self.faults, gather=self._gather, clock=self._clock)
+        self.notes = Notes(self.training, self._writer, lambda: self.step, self._wall_clock)
         names = {metric.name for metric in self.config.metrics}
         self.measuring = measuring = measuring or Measuring(self.training, self.faults.warn, self._clock)
         measuring.facts = self.training
@@ -193,11 +195,11 @@ class Recorder:
         self.is_open = True
         where = f"{self.training.device} of {place.host}"
         text = f"global rank {place.rank} of {place.ranks} (from {place.source}), {where}"
-        self.note("start", text, level=logging.INFO)
+        self.notes.note("start", text, level=logging.INFO)
         valid = self.training.loss_ranks
         if place.rank == 0 and place.rank not in valid and "loss" in names:
             text = f"in this pipeline only ranks {valid[0]} to {valid[-1]}, its last stage, have the training's loss; "
-            self.note("start", text + "that of rank 0 is another number", level=logging.INFO)
+            self.notes.note("start", text + "that of rank 0 is another number", level=logging.INFO)
 
     def listen(self, beside: Beside) -> None:
         """What is told beside the outputs of steps is recorded with them, from now on."""
@@ -237,10 +239,10 @@ class Recorder:
             rank=self._place.rank,
             look=partial(stack_now, self._thread),
         )
-        tell = self._tell if self._place.rank == 0 else None
+        tell = self.notes.tell_late
         several: list[Sink] = []
         if self.config.run_id is None and self._place.ranks > 1:
-            several.append(RankCheck(self.run_directory, self._place, self.faults.warn, self._tell, self._clock))
+            several.append(RankCheck(self.run_directory, self._place, self.faults.warn, tell, self._clock))
         return [
             *make_sinks(
                 self.config,
@@ -254,13 +256,15 @@ class Recorder:
                 wall_clock=self._wall_clock,
             ),
             self.alarm_sink,  # behind all files, because what it does may take some time; so it is closed before them
-            Unfed(self._sampling.measurement, self.alarms, self.faults.warn, tell, self.training),
+            Unfed(
+                self._sampling.measurement,
+                self.alarms,
+                self.faults.warn,
+                tell if self._place.rank == 0 else None,
+                self.training,
+            ),
             *several,  # whose last words are for all of them
         ]
-
-    def _tell(self, text: str) -> None:
-        note = Note(kind="start", step=self.step, wall_time=self._wall_clock(), text=text, level=logging.INFO)
-        self._writer.put(note, is_late=True)
 
     def _gather(self) -> None:
         """Deals with what was noted, on the writing thread."""
@@ -309,10 +313,10 @@ class Recorder:
                 self._beside.end()
             self._writer.flush(self._patience.close_secs)  # the run's directory is known then
             self._hear_watchdog()
-            self._writer.put(self._end_note(reason))
+            self._note_end(reason)
             self._writer.close(self._patience.close_secs)
 
-    def _end_note(self, reason: str) -> Note:
+    def _note_end(self, reason: str) -> None:
         text, fields = self._sampling.summary.describe(
             self.config,
             reason,
@@ -326,8 +330,7 @@ class Recorder:
             run_directory=self.run_directory,
             viewed=self._viewed(),
         )
-        level = logging.INFO if self.training.rank == 0 else None
-        return Note(kind="end", step=self.step, wall_time=self._wall_clock(), text=text, fields=fields, level=level)
+        self.notes.end(text, fields)
 
     def read_own(self) -> tuple[int, dict[str, float]]:
         """Returns the last step, which is read and dealt with now, and what it says of this rank, for the others."""
@@ -337,11 +340,7 @@ class Recorder:
 
     def take_all(self, step: int, values: dict[str, float], text: str) -> None:
         """Takes the values of a step over all ranks, by names below `all/`, and the same in words."""
-        said = f"all {self.training.ranks} ranks at step {step}: {text}"
-        steps = self.config.aggregate_steps
-        sample = Sample(step=step, interval_steps=steps, values=values, of_all=said)
-        sample.wall_time, sample.monotonic = self._wall_clock(), self._clock()
-        self._writer.put(sample)
+        self.notes.take_all(step, self.config.aggregate_steps, values, text, self._clock())
 
     def finish_step(self) -> None:
         """Reads the step that has ended last, though no other begins."""
@@ -364,27 +363,11 @@ class Recorder:
         """Counts what runs inside as one part of the breakdown; evaluation and saving are left out of all rates."""
         return self.measuring.step_clock.spending(kind)
 
-    def milestone(self, text: str, **fields: Any) -> None:
-        """Notes something that happened."""
-        self.note("milestone", text, fields=fields)
-
     def evaluated(self, metrics: Mapping[str, float], epoch: int | None) -> None:
-        """Notes the metrics of an evaluation inside the training: after which epoch, where that is known."""
-        if not metrics:
-            return
-        self.queue.settle()  # the samples of the steps before stand before it
-        numbers, nonfinite = strict_numbers(metrics)
-        total = f"/{self.training.epochs}" if self.training.epochs else ""
-        place = f"epoch {epoch}{total}" if epoch else f"step {self.step}"
-        text = f"evaluation after {place}: " + ", ".join(f"{name}: {value:.5g}" for name, value in metrics.items())
-        fields = {"epoch": epoch, "metrics": numbers, **({"nonfinite": nonfinite} if nonfinite else {})}
-        level = logging.INFO if self.training.rank == 0 else None
-        self.note("evaluation", text, fields=fields, level=level)
-
-    def note(self, kind: str, text: str, *, fields: dict[str, Any] | None = None, level: int | None = None) -> None:
-        """Notes something, for people as a text and for programs as fields."""
-        moment = self._wall_clock()
-        self._writer.put(Note(kind=kind, step=self.step, wall_time=moment, text=text, fields=fields or {}, level=level))
+        """Notes the metrics of an evaluation inside the training, behind the samples of the steps before it."""
+        if metrics:
+            self.queue.settle()
+            self.notes.evaluated(metrics, epoch)
 
     def flush(self, timeout_secs: float = 30.0) -> bool:
         """Waits until all that was recorded is in the files; returns False if that takes too long.

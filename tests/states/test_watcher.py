@@ -262,7 +262,7 @@ def test_a_journal_tells_how_it_goes_and_ends(tmp_path: Path) -> None:
     engine.begin(samples_per_step=32)
     for step in range(1, 9):
         engine.step(step, 0.5, outputs=4.0 - step / 2)
-    engine.recorder.milestone("warm-up is over")
+    engine.recorder.notes.milestone("warm-up is over")
     lines = engine.end()
     (run,) = look(tmp_path, lines[-1]["wall_time"] + 1e5).values()
     assert (run.name, run.state, run.step) == ("default/run", "ended", 8)

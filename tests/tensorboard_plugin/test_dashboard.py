@@ -102,7 +102,7 @@ def write_showcase(logdir: Path) -> None:
     engine = Engine(logdir, project="llm", alerts=["nonfinite"], tags={"model": "7B"}).begin(samples_per_step=32)
     for step in range(1, 9):
         engine.step(step, 0.5, outputs=float("nan") if step > 5 else 4.0 - step / 2)
-    engine.recorder.milestone("warm-up is over")
+    engine.recorder.notes.milestone("warm-up is over")
     engine.end()
     put(logdir / "tf" / tensorboard_name(), build_file("tensorboard", range(1, 5)))
 
