@@ -335,7 +335,10 @@ def test_without_a_shared_directory_rank_0_tells_what_it_knows(tmp_path: Path, w
     assert len(webhook.taken) == 2
     assert webhook.taken[0]["alert"]["fields"]["incident"]["ranks"] == [0, 1]
     assert webhook.taken[1]["alert"]["fields"]["incident"]["ranks"] == [2, 3]
-    assert sorted(ranks.left[:3]) == [(1, 0), (2, 0), (3, 0)]
+    first = ranks.left[:3]
+    assert sorted(rank for rank, _ in first if rank > 1) == [2, 3]
+    assert {to for rank, to in first if rank > 1} == {0}
+    assert [left for left in first if left[0] < 2] in ([(1, 0)], [(0, 1)])  # whichever came to their disk first
 
 
 def test_a_directory_that_cannot_be_used_leaves_rank_0(tmp_path: Path, webhook: Webhook) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import subprocess
 import sys
@@ -75,6 +76,7 @@ MODULES = find_modules()
 PACKAGES = {name for name, path in MODULES.items() if path.name == "__init__.py"}
 
 
+@functools.cache
 def find_imports(text: str) -> set[str]:
     """Returns the full dotted names that a module imports, at whatever depth; `from a import b` gives `a.b`."""
     names = set()
