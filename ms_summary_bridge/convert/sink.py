@@ -222,7 +222,7 @@ class RunSink(ABC):
 
     def _end_file(self) -> None:
         if self._writer is not None:
-            self._writer.close()
+            self._writer.close(sync=True)
             last = self._state.outputs[-1]
             last.offset, last.checksum = self._writer.offset, self._writer.checksum
 
@@ -240,7 +240,7 @@ class RunSink(ABC):
     def close(self) -> None:
         """Flushes, closes, and brings the state up to date; may be called again."""
         for source, archive in self._archives.items():
-            archive.file.close()
+            archive.file.close(sync=True)  # before the state that speaks of it
             self._state.archives[source] = archive.file.offset
             self._state.archive_checksums[source] = archive.file.checksum
         self._end_file()

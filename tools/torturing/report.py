@@ -27,6 +27,8 @@ class Row:
     """Losses that were counted or told, or errors that were clear: what may happen."""
     faults: int = 0
     """How often something happened that must not: a loss, a traceback, a hang, a reader that fails."""
+    left: int = 0
+    """How often there was no time to try it."""
     details: list[str] = field(default_factory=list)
     """The first of these faults, in words by which they can be had again."""
 
