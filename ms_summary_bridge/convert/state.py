@@ -15,7 +15,7 @@ import msgspec
 
 from ms_summary_bridge.convert.series import Series
 from ms_summary_bridge.errors import DamagedStateError, OtherConversionError, ReadError, WriteError
-from ms_summary_bridge.files.atomic import replace_file
+from ms_summary_bridge.files.atomic import make_directory, replace_file, sync_names
 from ms_summary_bridge.runs.archive import ArchivePosition
 
 __all__ = [
@@ -237,7 +237,7 @@ def save_state(destination: str, state: State) -> None:
         with contextlib.suppress(FileNotFoundError), open(path, "rb") as present:
             if present.read() == data:
                 return
-        os.makedirs(destination, exist_ok=True)
+        sync_names(*make_directory(destination))
         replace_file(path, data)
     except OSError as error:
         raise WriteError.of_system(path, "written", error) from error

@@ -19,7 +19,7 @@ from torturing.crash_convert import CONVERSIONS
 from torturing.crash_training import WRITERS
 from torturing.disk import Crash, Recorder, crashes
 from torturing.report import Row
-from torturing.scenario import Scenario
+from torturing.scenario import Scenario, small_buffers
 
 NAME = "crash"
 
@@ -65,7 +65,7 @@ def try_crashes(
     try:
         scenario = make(base)
         recorder = Recorder()
-        with Interposed(str(base / "root"), recorder):
+        with small_buffers(), Interposed(str(base / "root"), recorder):
             scenario.write(recorder.mark)
         all_crashes = crashes(recorder.ops, str(base / "root"))
         with Interposed(str(base), _without_sync):

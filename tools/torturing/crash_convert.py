@@ -18,7 +18,6 @@ from ms_summary_bridge.mirror.home import open_home
 from ms_summary_bridge.mirror.mirror import Mirror
 from ms_summary_bridge.runs.report import Report
 from tests.log_samples import MINDSPORE_LOGS, TENSORBOARD_LOGS, LogMaker
-
 from torturing.disk import Crash
 from torturing.reading import visible
 from torturing.scenario import Mark, Scenario

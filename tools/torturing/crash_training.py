@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from ms_summary_bridge.convert.logdir import convert_logdir
 from ms_summary_bridge.files.atomic import create_file, replace_file
 from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD
@@ -17,7 +18,6 @@ from ms_summary_bridge.live_writer.run_config import LiveRunConfig
 from ms_summary_bridge.monitor.checkpoints.checkpoint_files import CheckpointFiles
 from ms_summary_bridge.monitor.checkpoints.checkpoint_state import Checkpoint, read_state
 from ms_summary_bridge.monitor.sinks.journal import Journal, read_journal
-
 from torturing.disk import Crash
 from torturing.reading import our_values, tensorboard_values
 from torturing.scenario import Mark, Scenario
@@ -208,7 +208,7 @@ class Checkpoints(Scenario):
         known = [each for state in states for each in state.all]
         if kind == "saved" and all(each.step < step for each in known):
             yield f"{when} the checkpoint of step {step} is gone"
-        if kind == "saved" and value is not None and all(each.value != value for each in known):
+        if kind == "saved" and value is not None and all(each.value is None or each.value > value for each in known):
             yield f"{when} the best checkpoint, of value {value}, is gone"
         if any(token[0] == "anew" for token in promised) and all(each.value != min(self.values) for each in known):
             yield f"{when} the best checkpoint of the earlier training is gone"

@@ -3,10 +3,10 @@
 The model is a strict one: POSIX promises no more, and real file systems keep no less.
 
 * While the system lives (a process is killed), all that was written is there, but the last write may be torn.
-* When the system dies, the data of a file since its last fsync may be missing, be zeros of the right size, or be there in
-  part, and of several files one may have it and another not. Names in a directory since its last fsync may be missing
-  from some point on: a new file may not be there, a rename may be undone. Nothing is said about the order of data and
-  names: a file may have its new name and no data yet.
+* When the system dies, the data of a file since its last fsync may be missing, be zeros of the right size, or be there
+  in part, and of several files one may have it and another not. Names in a directory since its last fsync may be
+  missing from some point on: a new file may not be there, a rename may be undone. Nothing is said about the order of
+  data and names: a file may have its new name and no data yet.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from torturing.calls import Call
 
-_CUTS = (1, 12)
+_CUTS = (1, 8, 12)
 """A write is torn behind so many bytes, in its middle, and before its last byte."""
 _PENDING = 4
 """So many of the last names are undone one after the other."""
@@ -231,19 +231,24 @@ def _power(
 
 
 def _as_zeros(synced: bytes, now: bytes) -> bytes:
-    kept = len(os.path.commonprefix([synced, now]))
+    kept = _common(synced, now)
     return now[:kept] + bytes(len(now) - kept)
 
 
 def _half(synced: bytes, now: bytes) -> bytes:
-    kept = len(os.path.commonprefix([synced, now]))
+    kept = _common(synced, now)
     return now[: kept + (len(now) - kept) // 2]
 
 
 def _first_missing(synced: bytes, now: bytes) -> bytes:
-    kept = len(os.path.commonprefix([synced, now]))
+    kept = _common(synced, now)
     middle = kept + (len(now) - kept) // 2
     return now[:kept] + bytes(middle - kept) + now[middle:]
+
+
+def _common(one: bytes, other: bytes) -> int:
+    """Returns how many bytes both begin with."""
+    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def _change(op: Op, data: dict[int, bytes]) -> None:

@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 
 from ms_summary_bridge.errors import LogdirError
-from ms_summary_bridge.files.atomic import replace_file, replacing, sync_names
+from ms_summary_bridge.files.atomic import make_directory, replace_file, replacing, sync_names
 from ms_summary_bridge.monitor.checkpoints.checkpoint_state import (
     CHECKPOINT_FILE,
     STATE_NAME,
@@ -70,7 +70,7 @@ class CheckpointFiles:
         """What was set aside: the name of the state, and what it names."""
         self._keep = keep
         self._written: int | None = None
-        os.makedirs(directory, exist_ok=True)
+        sync_names(*make_directory(directory))
         found: CheckpointState | None = None
         try:
             found = read_state(directory)
@@ -160,7 +160,7 @@ class CheckpointFiles:
 
     def _write(self, name: str, write: Callable[[str], None]) -> int:
         """Writes a whole checkpoint; returns its size."""
-        os.makedirs(self.directory, exist_ok=True)  # somebody may have removed it during the training
+        sync_names(*make_directory(self.directory))  # somebody may have removed it during the training
         path = os.path.join(self.directory, name)
         with replacing(path, temporary=_UNFINISHED) as unfinished:
             write(unfinished)
