@@ -7,6 +7,7 @@ strace where that can be had.
 
 from __future__ import annotations
 
+import _posixsubprocess
 import builtins
 import io
 import mmap
@@ -82,6 +83,7 @@ class Interposed:
         for module, name, kind in (
             (mmap, "mmap", "mmap"),
             (subprocess, "_fork_exec", "fork"),
+            (_posixsubprocess, "fork_exec", "fork"),  # by which multiprocessing spawns
             (os, "memfd_create", "memfd"),
             (os, "pipe", "pipe"),
             (os, "pipe2", "pipe"),
