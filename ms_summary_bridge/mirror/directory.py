@@ -68,6 +68,8 @@ class MirroredDirectory:
         """Bytes that it takes."""
         self.has_failed = False
         """Whether the last conversion of it should be tried again."""
+        self.may_pass = False
+        """Whether one of its files could not be read, which may be over though nothing of it changes."""
         self.problems: list[str] = []
         """Files that cannot be read at all, each with the reason."""
 
@@ -117,6 +119,7 @@ class MirroredDirectory:
             for problem in (*found.problems, *(() if self._grows else found.empty))
             if format_of_name(os.path.basename(problem.path)) not in ("", self._target)  # another `*.pb` is no fault
         ]
+        self.may_pass = any(problem.may_pass for problem in found.problems)
         self.native_runs = [run for run in found.runs if run.format == self._target]
         self._is_converted = self._decide(found)
         self._converted_runs = None
