@@ -31,6 +31,7 @@ from ms_summary_bridge.files.records import (
     Record,
     decode_record,
     encode_record,
+    mask_crc,
     masked_crc,
 )
 from scripted import build_record, flip_bit, masked
@@ -191,6 +192,33 @@ def test_a_payload_above_the_limit_is_not_framed(monkeypatch: pytest.MonkeyPatch
     assert len(encode_record(bytes(9001))) == 9001 + FRAME
     with pytest.raises(RecordTooLargeError, match="9002 bytes is above the limit of 9001"):
         encode_record(bytes(9002))
+
+
+def test_a_checksum_that_is_given_is_taken() -> None:
+    made = encode_record(b"payload", 7)
+    assert made[:-4] == encode_record(b"payload")[:-4]
+    assert int.from_bytes(made[-4:], "little") == mask_crc(7)
+
+
+def test_an_error_says_where_it_is_and_how_much_is_there() -> None:
+    record = build_record(b"payload")
+    too_long = build_record(b"", length=MAX_RECORD_BYTES + 1)
+    cases = [
+        (record[:11], "11 of 12 header bytes"),
+        (record[:12], f"12 of {len(record)} bytes"),
+        (record[:-1], f"{len(record) - 1} of {len(record)} bytes"),
+        (build_record(b"", length=MAX_RECORD_BYTES), f"16 of {MAX_RECORD_BYTES + FRAME} bytes"),
+        (too_long, f"a record of {MAX_RECORD_BYTES + 1} bytes is above the limit of {MAX_RECORD_BYTES} bytes"),
+        (flip_bit(record, 13), "data checksum"),
+        (flip_bit(record, 9), "length checksum"),
+    ]
+    for data, words in cases:
+        with pytest.raises(RecordError, match=words) as caught:
+            decode_record(data, path="a.file", offset=5)
+        assert (caught.value.path, caught.value.offset) == ("a.file", 5), words
+        with pytest.raises(RecordError) as caught:
+            decode_record(data)
+        assert (caught.value.path, caught.value.offset) == ("", 0), words
 
 
 def test_the_limit() -> None:

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("tensorboard")
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
 
-from torturing import size  # noqa: E402
+from torturing import size
 
 
 def test_sizes_at_a_thousandth(tmp_path: Path) -> None:
