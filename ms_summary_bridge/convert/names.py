@@ -31,12 +31,19 @@ def target_name(run: Run) -> str:
     """Returns where a run goes below the destination, before it is shortened.
 
     MindInsight lists the directories directly below its base, and no deeper, so a nested name is flattened for it. What
-    a conversion flattened or shortened is as it was before on the way back.
+    a conversion flattened or shortened is as it was before on the way back, unless that would lead somewhere else: the
+    name of a directory is anybody's.
     """
     if run.role != CONVERT:
         return flatten(run.name) if run.format == tensorboard.FORMAT else run.name
-    name = _whole_name(run)
-    return name if run.format == tensorboard.FORMAT else _unflatten(name)
+    whole = _whole_name(run)
+    names = whole if run.format == tensorboard.FORMAT else _unflatten(whole), whole
+    return next((name for name in names if _stays_below(name)), run.name)
+
+
+def _stays_below(name: str) -> bool:
+    """Whether a name leads to a place of its own below a directory, and to that by no other way; or is that itself."""
+    return name == "." or not {"", ".", ".."} & {*name.split("/")}
 
 
 def flatten(name: str) -> str:

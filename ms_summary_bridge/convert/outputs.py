@@ -13,6 +13,7 @@ from ms_summary_bridge.files.event_file import read_errors
 from ms_summary_bridge.files.file_names import archive_name
 from ms_summary_bridge.files.record_writer import RecordWriter
 from ms_summary_bridge.files.records import encode_record
+from ms_summary_bridge.files.system import open_regular
 from ms_summary_bridge.formats.plugin_data import WRITER_CONVERT
 from ms_summary_bridge.runs.archive import ArchiveWriter
 
@@ -67,7 +68,7 @@ class Outputs:
         path = os.path.join(self.directory, name)
         records = b"".join(map(encode_record, payloads))
         present: bytes | None = None
-        with read_errors(path), contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+        with read_errors(path), contextlib.suppress(FileNotFoundError), open(path, "rb", opener=open_regular) as file:
             present = file.read()
         is_ours = former == name or present is None or records.startswith(present)
         if not is_ours and WRITER_CONVERT.encode() not in (present or b"")[:200]:

@@ -16,6 +16,8 @@ import msgspec
 from ms_summary_bridge.convert.series import Series
 from ms_summary_bridge.errors import DamagedStateError, OtherConversionError, ReadError, WriteError
 from ms_summary_bridge.files.atomic import make_directory, replace_file, sync_names
+from ms_summary_bridge.files.records import MAX_RECORD_BYTES
+from ms_summary_bridge.files.system import open_regular
 from ms_summary_bridge.runs.archive import ArchivePosition
 
 __all__ = [
@@ -187,7 +189,9 @@ def load_state(destination: str) -> State:
     """
     path = os.path.join(destination, STATE_NAME)
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=open_regular) as file:
+            if os.fstat(file.fileno()).st_size > MAX_RECORD_BYTES:
+                raise ValueError(f"more than {MAX_RECORD_BYTES} bytes")
             state = _decode(file.read())
     except FileNotFoundError:
         return State()
@@ -234,7 +238,7 @@ def save_state(destination: str, state: State) -> None:
     path = os.path.join(destination, STATE_NAME)
     data = _encode(state)
     try:
-        with contextlib.suppress(FileNotFoundError), open(path, "rb") as present:
+        with contextlib.suppress(FileNotFoundError), open(path, "rb", opener=open_regular) as present:
             if present.read() == data:
                 return
         sync_names(*make_directory(destination))

@@ -19,6 +19,8 @@ from typing import Final
 
 import msgspec
 
+from ms_summary_bridge.files.system import open_regular
+
 __all__ = [
     "CODES",
     "CannFact",
@@ -212,7 +214,7 @@ def say_fact(fact: CannFact) -> str:
 def _lines(path: str) -> Iterator[tuple[str, str]]:
     """Yields lines with their place; of damaged text what can be read."""
     name = "/".join(path.replace("\\", "/").split("/")[-3:])
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=open_regular) as file:
         size = os.fstat(file.fileno()).st_size
         is_cut = size > _HEAD_BYTES + _TAIL_BYTES
         number, offset = 0, 0

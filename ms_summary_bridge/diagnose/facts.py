@@ -12,6 +12,7 @@ import msgspec
 
 from ms_summary_bridge.diagnose.places import find_place
 from ms_summary_bridge.files.file_names import HANG_LOG
+from ms_summary_bridge.files.lines import read_lines
 
 __all__ = ["Bad", "End", "Gone", "Hung", "RankFacts", "Sight", "read_rank"]
 
@@ -177,18 +178,14 @@ def _lines(path: str, problems: list[str], tail_bytes: int | None) -> Iterator[t
     torn: list[int] = []
     number = 0
     try:
-        with open(path, "rb") as file:
-            is_cut = tail_bytes is not None and os.fstat(file.fileno()).st_size > tail_bytes
-            if is_cut and tail_bytes is not None:
-                file.seek(-tail_bytes, os.SEEK_END)
-                file.readline()
-            for number, raw in enumerate(file, 1):
-                try:
-                    line = _DECODER.decode(raw)
-                except (msgspec.DecodeError, UnicodeDecodeError):
-                    torn.append(number)
-                    continue
-                yield (name if is_cut else f"{name}:{number}"), line
+        is_cut = tail_bytes is not None and os.path.getsize(path) > tail_bytes
+        for number, raw in enumerate(read_lines(path, tail_bytes if is_cut else None), 1):
+            try:
+                line = _DECODER.decode(raw)
+            except (ValueError, RecursionError):
+                torn.append(number)
+                continue
+            yield (name if is_cut else f"{name}:{number}"), line
     except OSError as error:
         problems.append(f"{path}: cannot be read: {error.strerror}")
     torn = torn[:-1] if torn and torn[-1] == number else torn  # the last one is being written, or a crash tore it

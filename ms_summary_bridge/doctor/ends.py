@@ -6,6 +6,7 @@ from typing import Final
 
 from ms_summary_bridge.files.record_decoder import RecordDecoder
 from ms_summary_bridge.files.records import HEADER_BYTES, Damage, Incomplete, Padding, Piece, Record
+from ms_summary_bridge.files.system import open_regular
 
 __all__ = ["HEAD_BYTES", "TAIL_BYTES", "EndReader"]
 
@@ -25,7 +26,7 @@ class EndReader:
         Raises:
             OSError: It cannot be read.
         """
-        with open(path, "rb", buffering=0) as file:
+        with open(path, "rb", buffering=0, opener=open_regular) as file:
             file.seek(start)
             data = file.read(count) or b""
         self.bytes_read += len(data)

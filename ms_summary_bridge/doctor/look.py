@@ -173,7 +173,7 @@ def _walk(log: LogFacts, found: list[FileFacts], others: list[str]) -> None:
                 log.is_cut_short = True
                 return
             linked = is_link or entry.is_symlink()
-            if entry.is_dir():
+            if os.path.isdir(entry.path):  # `entry.is_dir` raises for a link that leads to itself
                 pending.append((entry.path, f"{prefix}{entry.name}/", linked))
             else:
                 _sort_in(entry.path, prefix + entry.name, linked, log, found, others)

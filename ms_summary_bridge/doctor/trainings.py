@@ -22,6 +22,7 @@ from ms_summary_bridge.doctor.look import LogFacts
 from ms_summary_bridge.doctor.machine import DiskFacts
 from ms_summary_bridge.doctor.processes import ProcessFacts
 from ms_summary_bridge.files.file_names import MINDSPORE, parse_name
+from ms_summary_bridge.files.system import open_regular
 from ms_summary_bridge.monitor.sinks.journal import JOURNAL, json_lines
 from ms_summary_bridge.monitor.watchdog.heartbeat import Beat, find_beat
 from ms_summary_bridge.runs.log_files import CONVERT
@@ -93,7 +94,7 @@ def read_journals(log: LogFacts) -> list[JournalFacts]:
 
 def _read_journal(directory: str, mtime: float, log: LogFacts) -> JournalFacts:
     try:
-        with open(os.path.join(directory, JOURNAL), "rb") as file:
+        with open(os.path.join(directory, JOURNAL), "rb", opener=open_regular) as file:
             head = file.read(_HEAD_BYTES)
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _TAIL_BYTES))

@@ -35,6 +35,7 @@ from ms_summary_bridge.files.records import (
     Piece,
     Record,
 )
+from ms_summary_bridge.files.system import open_regular
 
 __all__ = [
     "CHUNK_BYTES",
@@ -72,7 +73,7 @@ def open_source(path: Path) -> BinaryIO:
     path = os.fspath(path)
     try:
         if not is_url(path):
-            return open(path, "rb", buffering=0)
+            return open(path, "rb", buffering=0, opener=open_regular)
         from fsspec.core import url_to_fs  # here, as most callers read local files and need not wait for its import
 
         filesystem, inner = url_to_fs(path)

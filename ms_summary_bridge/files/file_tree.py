@@ -165,7 +165,9 @@ def walk_url(source: str, log: WalkLog) -> list[Directory]:
         for entry in entries:
             inner = str(entry["name"]).rstrip("/")
             base = inner.rpartition("/")[2]
-            if entry["type"] == "directory":
+            if base in ("", ".", ".."):  # an archive may hold any name
+                log.problems.append(Problem(to_url(inner), "a name that leads out of its directory"))
+            elif entry["type"] == "directory":
                 pending.append((inner, base if name == "." else f"{name}/{base}"))
             elif inner != path and is_wanted(base):
                 directory.files.append(to_url(inner))

@@ -52,8 +52,8 @@ _LENGTH: Final = struct.Struct("<Q")
 HEADER_BYTES: Final = _HEADER.size
 FOOTER_BYTES: Final = _FOOTER.size
 
-MAX_RECORD_BYTES: Final = (1 << 31) - 1
-"""Longest payload taken for real. protobuf itself refuses messages of 2 GiB, so no writer can make one."""
+MAX_RECORD_BYTES: Final = 1 << 30
+"""Longest payload taken for real. protobuf could hold twice that, but all of a record is read into memory."""
 
 LARGE_BYTES: Final = 1 << 16
 """Payloads from this length on are read and written each by itself, without a copy."""

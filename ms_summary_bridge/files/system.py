@@ -10,9 +10,11 @@ https://learn.microsoft.com/windows/win32/fileio/naming-a-file.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import signal
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -25,6 +27,7 @@ __all__ = [
     "fold_name",
     "holding_interrupts",
     "longest_names",
+    "open_regular",
     "read_at",
     "replace",
     "try_lock",
@@ -38,6 +41,7 @@ NEW_GROUP: Final = 0x200 if sys.platform == "win32" else 0
 
 `subprocess.CREATE_NEW_PROCESS_GROUP`, without the module, which takes a while to load.
 """
+_O_NONBLOCK: Final[int] = getattr(os, "O_NONBLOCK", 0)
 _PLACES: Final = 64
 _LOOK_SECS: Final = 0.05
 _BUSY_SECS: Final = 1.0
@@ -78,6 +82,20 @@ def _lock_places(descriptor: int, is_shared: bool) -> bool:
                 msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1 if is_shared else _PLACES)
                 return True
     return False
+
+
+def open_regular(path: str, flags: int) -> int:
+    """An opener for `open`: in the place of a file, a pipe or a device is an error, and never waited for.
+
+    Raises:
+        OSError: It cannot be opened, or is no file.
+    """
+    descriptor = os.open(path, flags | O_BINARY | _O_NONBLOCK)
+    kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
+    if kind not in (stat.S_IFREG, stat.S_IFDIR):  # of a directory `open` itself says what it is
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return descriptor
 
 
 def read_at(descriptor: int, size: int, offset: int) -> bytes:

@@ -232,7 +232,7 @@ class RingConsumer:
         for size in sizes:
             views.append(self._view[position : position + size].toreadonly())
             position += _aligned(size)
-        return pickle.loads(views[0], buffers=views[1:])
+        return pickle.loads(views[0], buffers=views[1:])  # its own  # nosec B301
 
     @property
     def is_light(self) -> bool:

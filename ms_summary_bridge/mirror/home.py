@@ -30,7 +30,17 @@ from ms_summary_bridge.files.atomic import take_lock
 from ms_summary_bridge.files.links import is_link, make_link, replace_link
 from ms_summary_bridge.files.system import O_BINARY, try_lock
 
-__all__ = ["Home", "cache_directory", "clean", "clear_directory", "is_below", "open_home", "size_of", "user_directory"]
+__all__ = [
+    "Home",
+    "cache_directory",
+    "clean",
+    "clear_directory",
+    "is_below",
+    "make_private",
+    "open_home",
+    "size_of",
+    "user_directory",
+]
 
 _UNUSED_SECS: Final = 30 * 24 * 3600
 _ORPHAN_SECS: Final = 24 * 3600
@@ -81,7 +91,7 @@ class Home:
         """
         used = os.path.join(self.path, "used")
         for _ in range(_ATTEMPTS):
-            os.makedirs(self.path, mode=0o700, exist_ok=True)
+            make_private(self.path)
             handle = os.open(used, os.O_RDWR | os.O_CREAT | O_BINARY, 0o600)
             try_lock(handle, is_shared=True, is_waiting=True)
             with contextlib.suppress(OSError):
@@ -146,7 +156,7 @@ def open_home(source: str, cache: str = "", *, viewer: str = "tensorboard") -> H
             continue
         try:
             if os.path.dirname(root) == shared:
-                _make_private(shared)
+                _check_private(shared)
             home = Home(os.path.join(root, key), source)
             home.hold()
         except OSError as error:
@@ -178,7 +188,24 @@ def is_below(path: str, directory: str) -> bool:
     return False
 
 
-def _make_private(path: str) -> None:
+def make_private(path: str) -> None:
+    """Makes a directory for this user alone, and so those above it that are missing.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    missing = [path]
+    while not os.path.isdir(parent := os.path.dirname(missing[-1])):
+        missing.append(parent)
+    for directory in reversed(missing):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(directory, 0o700)
+    if os.stat(path).st_mode & 0o077:  # it was there already
+        with contextlib.suppress(PermissionError):  # and is somebody else's
+            os.chmod(path, 0o700)
+
+
+def _check_private(path: str) -> None:
     """Makes a directory where everybody can; what another user has put there is not used."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)

@@ -13,6 +13,7 @@ from typing import Final
 from ms_summary_bridge.errors import EventDecodeError, LogdirError
 from ms_summary_bridge.events import Event
 from ms_summary_bridge.files.event_file import open_source, read_errors
+from ms_summary_bridge.files.records import MAX_RECORD_BYTES, too_large
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder
 
@@ -33,6 +34,8 @@ def find_fault(path: str) -> tuple[int, str]:
         LogdirError: It cannot be read.
     """
     head, size = _read(path, _HEAD_BYTES)
+    if size > MAX_RECORD_BYTES:  # as an event with it would be
+        return size, too_large(size, MAX_RECORD_BYTES)
     position = 0
     try:
         while position < len(head):

@@ -145,7 +145,7 @@ class JournalTail(msgspec.Struct):
     def _take(self, raw: bytes, facts: RankFacts) -> None:
         try:
             line = msgspec.json.decode(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except (ValueError, RecursionError):
             line = None
         if not isinstance(line, dict):
             self.unread += 1

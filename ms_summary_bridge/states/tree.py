@@ -133,7 +133,7 @@ class Tree:
                 name = entry.name
                 if name.startswith("."):
                     continue
-                if entry.is_dir():
+                if _is_directory(entry):
                     below.append((name, entry.path))
                 elif name in (JOURNAL, HANG_LOG) or (
                     is_wanted(name) and not name.endswith((".pb", "_explain")) and not is_archive(name)
@@ -145,6 +145,13 @@ class Tree:
         if known is not None and known.files == files:
             files = known.files
         return _Listing(mark, now, len(entries), sorted(below, reverse=True), files)
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself
+        return False
 
 
 def _group(source: str, found: list[tuple[str, list[tuple[str, str]]]]) -> list[FoundRun]:

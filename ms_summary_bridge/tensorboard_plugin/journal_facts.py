@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from ms_summary_bridge.errors import LogdirError
+from ms_summary_bridge.files.system import open_regular
 from ms_summary_bridge.monitor.sinks.journal import JOURNAL, journal_files
 from ms_summary_bridge.states.facts import role_of
 from ms_summary_bridge.tensorboard_plugin.series_facts import ScalarFacts, Sparkline
@@ -35,7 +36,7 @@ _SHOWN: Final = ("rule", "severity", "metric", "step", "epoch", "rank", "wall_ti
 def is_journal(path: str) -> bool:
     """Whether a file begins as the monitor's do; others use that name too."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=open_regular) as file:
             line = _decode(file.readline(_MOST_BYTES))
     except OSError:
         return False
@@ -114,7 +115,7 @@ class JournalFacts:
             self._gather()
 
     def _read_file(self, path: str, inode: int) -> Iterator[None]:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=open_regular) as file:
             file.seek(self._offsets.get(inode, 0))
             number = 0
             while (raw := file.readline(_MOST_BYTES)).endswith(b"\n") or len(raw) == _MOST_BYTES:
@@ -230,7 +231,7 @@ class JournalFacts:
 def _decode(raw: bytes) -> dict[str, Any] | None:
     try:
         line = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return None
     return line if isinstance(line, dict) else None
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from ms_summary_bridge.errors import UsageError
 from ms_summary_bridge.files.links import replace_link
-from ms_summary_bridge.mirror.home import cache_directory, is_below
+from ms_summary_bridge.mirror.home import cache_directory, is_below, make_private
 
 __all__ = ["link_directories", "parse_spec"]
 
@@ -59,9 +59,10 @@ def link_directories(spec: str, cache: str = "") -> str:
         if is_below(root, path):
             raise UsageError(f"{root}, where converted files are kept, is below {path} ({name!r})")
     key = hashlib.blake2b(os.fsencode(repr(sorted(found.items()))), digest_size=8).hexdigest()
-    top = os.path.join(root, "logdir_specs", key)
+    top = os.path.join(os.path.abspath(root), "logdir_specs", key)
+    make_private(top)
     for name, path in found.items():
         link = os.path.join(top, name)
-        os.makedirs(os.path.dirname(link), mode=0o700, exist_ok=True)
+        os.makedirs(os.path.dirname(link), exist_ok=True)
         replace_link(link, path, os.path.dirname(top))
     return top

@@ -16,6 +16,7 @@ from tensorboard.plugins import base_plugin
 from werkzeug import wrappers
 
 from ms_summary_bridge.errors import BridgeError
+from ms_summary_bridge.files.system import open_regular
 from ms_summary_bridge.runs.report import encode_json
 from ms_summary_bridge.tensorboard_plugin.page_files import content_type_of, page_files
 from ms_summary_bridge.tensorboard_plugin.run_collector import RunCollector
@@ -96,12 +97,14 @@ class MindSporePlugin(base_plugin.TBPlugin):
             path = self._collector.profile_path(request.args.get("key", ""), _whole(request, "number", -1))
             if path is None:
                 return _respond(request, encode_json({"error": "there is no such profile (any more)"}), code=404)
-            file = open(path, "rb")  # noqa: SIM115 - the response closes it
+            file = open(path, "rb", opener=open_regular)  # noqa: SIM115 - the response closes it
         except (BridgeError, OSError) as error:
             return _respond(request, encode_json({"error": str(error)}), code=500)
         response = wrappers.Response(file, content_type="application/json", direct_passthrough=True)
         response.headers["Content-Disposition"] = 'attachment; filename="trace_view.json"'
-        response.headers["X-Content-Type-Options"] = "nosniff"
+        for name, value in _respond(request, "").headers.items():  # those that TensorBoard gives its own
+            if name.startswith(("X-", "Cache-", "Expires")):
+                response.headers[name] = value
         return response
 
     def _answer(self, request: wrappers.Request, describe: Callable[[], dict[str, Any] | None]) -> wrappers.Response:

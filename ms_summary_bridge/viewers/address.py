@@ -17,7 +17,7 @@ __all__ = ["choose_port", "describe_tunnel", "url_of"]
 
 _TRIED: Final = 20
 _HIGHEST: Final = 65535
-_ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where one of this machine itself asks
+_ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where one of this machine asks  # nosec B104
 
 
 def choose_port(host: str, wanted: int) -> int:
@@ -45,7 +45,7 @@ def _is_free(host: str, port: int) -> bool:
     if not all(_can_bind(host, family, address) for family, address in _sockets(host, port)):
         return False
     # MindInsight refuses a port that anybody listens at, at whatever address.
-    for family, wildcard in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
+    for family, wildcard in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):  # nobody listens  # nosec B104
         with contextlib.suppress(UsageError):
             if not _can_bind(wildcard, family, (wildcard, port)):
                 return False

@@ -31,6 +31,7 @@ from ms_summary_bridge.files.records import (
     Record,
     decode_record,
     encode_record,
+    mask_crc,
     masked_crc,
 )
 from scripted import build_record, flip_bit, masked
@@ -193,8 +194,35 @@ def test_a_payload_above_the_limit_is_not_framed(monkeypatch: pytest.MonkeyPatch
         encode_record(bytes(9002))
 
 
-def test_the_limit_is_what_protobuf_can_hold() -> None:
-    assert MAX_RECORD_BYTES == 2**31 - 1
+def test_a_checksum_that_is_given_is_taken() -> None:
+    made = encode_record(b"payload", 7)
+    assert made[:-4] == encode_record(b"payload")[:-4]
+    assert int.from_bytes(made[-4:], "little") == mask_crc(7)
+
+
+def test_an_error_says_where_it_is_and_how_much_is_there() -> None:
+    record = build_record(b"payload")
+    too_long = build_record(b"", length=MAX_RECORD_BYTES + 1)
+    cases = [
+        (record[:11], "11 of 12 header bytes"),
+        (record[:12], f"12 of {len(record)} bytes"),
+        (record[:-1], f"{len(record) - 1} of {len(record)} bytes"),
+        (build_record(b"", length=MAX_RECORD_BYTES), f"16 of {MAX_RECORD_BYTES + FRAME} bytes"),
+        (too_long, f"a record of {MAX_RECORD_BYTES + 1} bytes is above the limit of {MAX_RECORD_BYTES} bytes"),
+        (flip_bit(record, 13), "data checksum"),
+        (flip_bit(record, 9), "length checksum"),
+    ]
+    for data, words in cases:
+        with pytest.raises(RecordError, match=words) as caught:
+            decode_record(data, path="a.file", offset=5)
+        assert (caught.value.path, caught.value.offset) == ("a.file", 5), words
+        with pytest.raises(RecordError) as caught:
+            decode_record(data)
+        assert (caught.value.path, caught.value.offset) == ("", 0), words
+
+
+def test_the_limit() -> None:
+    assert MAX_RECORD_BYTES == 2**30
 
 
 # ---------------------------------------------------------------- cut files
@@ -322,7 +350,7 @@ def test_zeros_in_front_of_an_empty_record_end_where_its_length_begins() -> None
     assert pieces == [Padding(0, 21), Record(21, b""), Record(37, b"x")]
 
 
-@pytest.mark.parametrize("length", [1 << 30, MAX_RECORD_BYTES, MAX_RECORD_BYTES + 1, 1 << 60, (1 << 64) - 1])
+@pytest.mark.parametrize("length", [1 << 29, MAX_RECORD_BYTES, MAX_RECORD_BYTES + 1, 1 << 60, (1 << 64) - 1])
 def test_a_lying_length_with_a_right_checksum_allocates_nothing(length: int) -> None:
     data = build_record(b"x" * 40, length=length) + build_record(b"behind it")
     tracemalloc.start()
@@ -348,7 +376,7 @@ def test_a_length_above_the_limit_of_the_decoder_is_damage() -> None:
 def test_the_limit_of_a_decoder_cannot_be_raised_above_what_a_record_may_have() -> None:
     (piece,) = decode_all(build_record(b"", length=1 << 31), limit=1 << 62)
     assert isinstance(piece, Damage)
-    assert "above the limit of 2147483647" in piece.reason
+    assert "above the limit of 1073741824" in piece.reason
 
 
 def test_records_of_another_program_without_checksums_are_damage_and_not_shown() -> None:

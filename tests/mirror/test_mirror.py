@@ -32,6 +32,7 @@ from ms_summary_bridge.mirror.mirror import Mirror
 from ms_summary_bridge.mirror.process import MirrorProcess
 from ms_summary_bridge.runs.archive import make_decoder
 from ms_summary_bridge.runs.report import Report
+from ms_summary_bridge.tensorboard_plugin.logdir_spec import link_directories
 from ms_summary_bridge.tensorboard_plugin.run_collector import RunCollector
 from tests.conftest import TrainSmall
 from tests.eventually import wait_for
@@ -681,3 +682,21 @@ def test_a_child_that_is_stopped_is_gone_and_says_nothing(followed: Followed) ->
     assert followed.warnings == []
     MirrorProcess(followed.home, TENSORBOARD, LIMIT, followed.warnings.append).stop()  # at once, before it has begun
     assert not [each for each in psutil.Process().children() if followed.home.path in each.cmdline()]
+
+
+def test_a_cache_is_for_its_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home" / "cache"))
+    (tmp_path / "home").mkdir(mode=0o755)
+    before = os.umask(0)
+    try:
+        home = open_home(str(tmp_path / "logs"))
+        os.chmod(home.path, 0o777)  # as an older version or a copy may have left it
+        assert open_home(str(tmp_path / "logs")).path == home.path
+        (tmp_path / "one").mkdir()
+        spec = link_directories(f"a/b:{tmp_path}/one", "")
+    finally:
+        os.umask(before)
+    places = [Path(home.path), Path(spec)]
+    places += [*Path(home.path).parents][:3]  # tensorboard, ms_summary_bridge, and the cache that was missing
+    assert [oct(place.stat().st_mode & 0o777) for place in places] == ["0o700"] * 5, places
+    assert (tmp_path / "home").stat().st_mode & 0o777 == 0o755

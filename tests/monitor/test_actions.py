@@ -15,6 +15,7 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -529,3 +530,18 @@ def test_nothing_is_logged_by_what_sends(serve: Callable[[Dialect], Service], ca
     with caplog.at_level(logging.DEBUG):
         send(WebhookConfig(url=service.url), ALERT, ORIGIN)
     assert TOKEN not in caplog.text
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_no_redirect_is_followed(status: int, serve: Callable[[Dialect], Service]) -> None:
+    """The address holds a token, and so do the headers: neither is for another host."""
+    service, other = serve("json"), serve("json")
+    service.before = [(status, b"", {"Location": f"{other.url}?seen={TOKEN}"})]
+    config = WebhookConfig(url=service.url, headers=(("Authorization", SECRET),))
+    with pytest.raises(ActionError, match=f"HTTP status {status}") as caught:
+        send(config, ALERT, ORIGIN, hurry=NoWait())
+    assert (service.asked, other.asked, other.taken) == (1, 0, [])
+    assert TOKEN not in str(caught.value)
+    shown = "".join(traceback.format_exception(caught.value, chain=True))
+    assert SECRET not in shown
+    assert TOKEN not in shown

@@ -276,6 +276,9 @@ def test_others_are_told_while_the_training_can_do_nothing(tmp_path: Path) -> No
         with training(tmp_path, "c", actions=actions) as running:
             wait_until(lambda: listener.bodies and told.exists() and "|" in told.read_text())
             (sent,) = [body["alert"] for body in listener.bodies]
+            shown = Path(f"/proc/{running.watchdog}/cmdline").read_bytes()
+            assert b"watchdog" in shown
+            assert b"hook-" not in shown, "everybody on the machine sees it"
             assert (sent["rule"], sent["severity"], sent["step"]) == ("hang", "critical", 3)
             assert str(tmp_path / "default" / "run") in json.dumps(listener.bodies[0]), "which run it is"
             alert, path = told.read_text().strip().split("|")

@@ -10,6 +10,7 @@ import threading
 import time
 import urllib.error
 import urllib.parse
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -562,12 +563,36 @@ def test_tensorboard_answers(tmp_path: Path, tensorboard_server: TensorBoardServ
     run = client.get_json("data/plugin/mindspore/run", key="lenet/slow")
     assert dict(run["lineage"]["hparams"])["network"] == "Net"
     assert b"export async function render" in client.get("data/plugin/mindspore/index.js")
+    trace = tmp_path / "logs" / "lenet" / "slow" / "n_ascend_ms" / "ASCEND_PROFILER_OUTPUT" / "trace_view.json"
+    put(trace, b"[]")
+    of_json, of_script = headers_of(client, "data/runs"), headers_of(client, "index.js")
+    assert of_json["X-Content-Type-Options"] == "nosniff"
+    for route in ("runs", "run?key=lenet/slow", "series", "metric", "ranks?key=lenet/slow"):
+        assert headers_of(client, f"data/plugin/mindspore/{route}") == of_json, "those that TensorBoard's own have"
+    profile = headers_of(client, "data/plugin/mindspore/profile?key=lenet/slow&number=0")
+    assert {name: profile[name] for name in of_json} == of_json
+    assert headers_of(client, "data/plugin/mindspore/index.js").keys() == of_script.keys()
+    for path in (
+        "../../../../etc/passwd",
+        "%2e%2e/%2e%2e/etc/passwd",
+        "vendor/../../plugin.py",
+        "index.js/../plugin.py",
+    ):
+        with pytest.raises(urllib.error.HTTPError):
+            client.get(f"data/plugin/mindspore/{path}")
     with pytest.raises(urllib.error.HTTPError) as raised:
         client.get_json("data/plugin/mindspore/run", key="nobody")
     assert raised.value.code == 404
     assert "no such run" in json.load(raised.value)["error"]
     for log in tmp_path.glob("tensorboard-*.log"):
         assert "Traceback" not in log.read_text()
+
+
+def headers_of(client: TensorBoardClient, path: str) -> dict[str, str]:
+    """Returns what an answer's head says beside how long it is, and when it was given."""
+    with urllib.request.urlopen(f"{client.url}/{path}", timeout=30) as response:
+        left_out = {"Content-Length", "Date", "Connection", "Server", "Expires", "Content-Encoding"}
+        return {name: value for name, value in response.headers.items() if name not in left_out}
 
 
 def wait_all_read(client: TensorBoardClient, count: int) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import time
 from pathlib import Path
@@ -245,6 +246,30 @@ def test_profiles_beside_a_run(tmp_path: Path) -> None:
     assert Path(path).read_bytes() == b"[]"
     assert collected.collector.profile_path(key, 1) is None
     assert collected.collector.profile_path("nobody", 0) is None
+
+
+def test_a_profile_that_lies_elsewhere_is_none(tmp_path: Path) -> None:
+    """A log that came from elsewhere may hold a link to any file here, and something that never ends."""
+    secret = put(tmp_path / "home" / "secret.json", b'{"token": 1}')
+    write_finished(tmp_path / "logs" / "job" / "summary", 3, start=NOW - 900)
+    write_finished(tmp_path / "logs" / "elsewhere", 3, start=NOW - 900)
+    (tmp_path / "logs" / "linked").symlink_to(tmp_path / "home" / "run")
+    write_finished(tmp_path / "home" / "run", 3, start=NOW - 900)
+    put(tmp_path / "home" / "run" / "n0_ascend_ms" / "ASCEND_PROFILER_OUTPUT" / "trace_view.json", b"[]")
+    outputs = [tmp_path / "logs" / "job" / f"n{number}_ascend_ms" / "ASCEND_PROFILER_OUTPUT" for number in range(4)]
+    for output in outputs[:3]:
+        output.mkdir(parents=True)
+    (outputs[0] / "trace_view.json").symlink_to(secret)
+    os.mkfifo(outputs[1] / "trace_view.json")
+    (outputs[2] / "trace_view.json").symlink_to("/dev/zero")
+    put(tmp_path / "home" / "out" / "trace_view.json", b"[]")
+    outputs[3].parent.mkdir()
+    outputs[3].symlink_to(tmp_path / "home" / "out")
+    collected = Collected(tmp_path / "logs")
+    assert collected.one("job")["profiles"] == []
+    assert [one["bytes"] for one in collected.one("linked")["profiles"]] == [2], "a run that is a link itself"
+    key = collected.one("job")["row"]["key"]
+    assert [collected.collector.profile_path(key, number) for number in range(-2, 4)] == [None] * 6
 
 
 # ---------------------------------------------------------------- answers over HTTP

@@ -98,6 +98,19 @@ def group_of(pid: int) -> int:
     return -1
 
 
+def listening(viewer: Opened) -> set[tuple[str, int]]:
+    """Returns the addresses and ports at which anything listens that it has started."""
+    found = set()
+    for process in psutil.Process(viewer.process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found |= {
+                (connection.laddr.ip, connection.laddr.port)
+                for connection in process.net_connections("inet")
+                if connection.status == psutil.CONN_LISTEN
+            }
+    return found
+
+
 @contextlib.contextmanager
 def opened(directory: Path, source: Path, *options: str, **variables: str) -> Iterator[Opened]:
     viewer = Opened(directory, source, *options, **variables)
@@ -216,6 +229,8 @@ def test_tensorboard_shows_a_run_of_mindspore_at_another_port_if_need_be(tmp_pat
             )
             with path.open("ab") as file:
                 file.write(build_record(scalar_payload("mindspore", 4)))
+        assert {address for address, number in listening(viewer) if number == int(port)} == {"127.0.0.1"}
+        assert {address for address, _ in listening(viewer)} <= {"127.0.0.1", "::1"}, "its data server too"
         viewer.end(signal.SIGKILL)
     assert [found for found in logs.rglob("*") if found.is_file()] == [path], "the directory is left as it is"
     mirrors = ("ms_summary_bridge.mirror", str(logs))

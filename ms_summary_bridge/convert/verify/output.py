@@ -24,6 +24,7 @@ from ms_summary_bridge.convert.verify.source import take_carried, take_encoding
 from ms_summary_bridge.events import Decoder, Event, FileVersion, SessionLog
 from ms_summary_bridge.files.event_file import CHUNK_BYTES, EventFileReader
 from ms_summary_bridge.files.file_names import LINEAGE, MINDSPORE, TENSORBOARD, archive_name
+from ms_summary_bridge.files.system import open_regular
 from ms_summary_bridge.runs.archive import ArchivePosition, make_decoder, place_in
 from ms_summary_bridge.runs.log_files import CONVERT, LogFile
 from ms_summary_bridge.runs.logdir import Run
@@ -275,7 +276,7 @@ def changed_files(directory: str, known: RunState) -> dict[str, str]:
 def _change(path: str, file: OutputState) -> str:
     checksum, left = 0, file.offset
     try:
-        with open(path, "rb", buffering=0) as stream:
+        with open(path, "rb", buffering=0, opener=open_regular) as stream:
             while left and (chunk := stream.read(CHUNK_BYTES if left < 0 else min(left, CHUNK_BYTES))):
                 checksum = crc32c(chunk, checksum)
                 left -= len(chunk) if left > 0 else 0

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from ms_summary_bridge.errors import LogdirError
+from ms_summary_bridge.files.lines import read_lines
 from ms_summary_bridge.monitor.alarms.rules.rule import Level
 from ms_summary_bridge.monitor.sinks.journal import journal_files
 
@@ -37,26 +38,25 @@ def read_level(directory: str, metric: str, *, initial_step: int = 0) -> Level |
     decoder = msgspec.json.Decoder(_Line)
     with contextlib.suppress(LogdirError, OSError):
         for name in journal_files(directory):
-            with open(name, "rb") as file:
-                for raw in file:
-                    if b'"sample"' not in raw:
-                        continue
-                    try:
-                        line = decoder.decode(raw)
-                    except (msgspec.DecodeError, UnicodeDecodeError):
-                        continue  # torn, or of another make
-                    value = line.mean.get(metric, line.values.get(metric))
-                    if line.kind != "sample" or not isinstance(value, (int, float)):
-                        continue
-                    if initial_step and line.step > initial_step:
-                        continue
-                    total, steps = total + value * line.interval_steps, steps + line.interval_steps
-                    if steps < _STEPS:
-                        continue
-                    level, total, steps = total / steps, 0.0, 0
-                    first = level if first is None else first
-                    if best is None or level < best[0]:
-                        best = (level, line.step)
+            for raw in read_lines(name):
+                if b'"sample"' not in raw:
+                    continue
+                try:
+                    line = decoder.decode(raw)
+                except (ValueError, RecursionError):
+                    continue  # torn, or of another make
+                value = line.mean.get(metric, line.values.get(metric))
+                if line.kind != "sample" or not isinstance(value, (int, float)):
+                    continue
+                if initial_step and line.step > initial_step:
+                    continue
+                total, steps = total + value * line.interval_steps, steps + line.interval_steps
+                if steps < _STEPS:
+                    continue
+                level, total, steps = total / steps, 0.0, 0
+                first = level if first is None else first
+                if best is None or level < best[0]:
+                    best = (level, line.step)
     if first is None or best is None:
         return None
     return Level(first=first, best=best[0], step=best[1], is_known=initial_step > 0)

@@ -110,7 +110,7 @@ class CheckpointPlace:
             if try_lock(descriptor, is_shared=True):  # the system may give the lock to another one between the two
                 try:
                     user = msgspec.json.decode(os.pread(descriptor, 4096, 0), type=_Use)
-                except msgspec.DecodeError:
+                except (ValueError, RecursionError):
                     continue
                 if user.training == use.training:
                     return True

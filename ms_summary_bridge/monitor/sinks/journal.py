@@ -20,6 +20,7 @@ import msgspec
 
 from ms_summary_bridge.errors import LogdirError
 from ms_summary_bridge.files import file_names
+from ms_summary_bridge.files.lines import read_lines
 from ms_summary_bridge.monitor.model.sample import Note, Sample, strict_numbers
 from ms_summary_bridge.monitor.sinks.line_file import FileSink, LineFile
 
@@ -136,7 +137,7 @@ def json_lines(lines: Iterable[bytes], on_torn: Callable[[int], object] | None =
     """
     for number, raw in enumerate(lines, 1):
         line = None
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+        with contextlib.suppress(ValueError, RecursionError):
             line = msgspec.json.decode(raw)
         if isinstance(line, dict):
             yield line
@@ -154,7 +155,6 @@ def read_journal(
     """
     for name in journal_files(path):
         try:
-            with open(name, "rb") as file:
-                yield from json_lines(file, on_torn)
+            yield from json_lines(read_lines(name), on_torn)
         except OSError as error:
             raise LogdirError(f"{name}: cannot be read: {error.strerror}") from error

@@ -135,7 +135,7 @@ def _read_note(path: str) -> _LaunchNote | None:
             return msgspec.json.decode(Path(path).read_bytes(), type=_LaunchNote)
         except OSError:
             return None
-        except msgspec.DecodeError:
+        except (ValueError, RecursionError):
             time.sleep(_PAUSE_SECS)
     return None
 

@@ -122,7 +122,7 @@ class LineFile:
             return
         try:
             json.loads(torn)
-        except ValueError:
+        except (ValueError, RecursionError):
             os.ftruncate(self._descriptor, size - len(torn))
             self.healed = len(torn)
         else:

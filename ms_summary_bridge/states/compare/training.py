@@ -7,7 +7,7 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -19,6 +19,7 @@ from ms_summary_bridge.columns.read import iter_items, problems_of
 from ms_summary_bridge.columns.table import ScalarTable
 from ms_summary_bridge.errors import BridgeError, ReadError
 from ms_summary_bridge.events import FileVersion, Summary
+from ms_summary_bridge.files.lines import read_lines
 from ms_summary_bridge.formats.dataset_graph import describe_dataset_graph
 from ms_summary_bridge.formats.sessions import hparams
 from ms_summary_bridge.formats.sessions.lineage import read_lineage
@@ -32,8 +33,6 @@ from ms_summary_bridge.states.tree import FoundRun, Tree
 from ms_summary_bridge.values import Opaque
 
 __all__ = ["FoundTraining", "Series", "Training", "find_trainings", "make_series", "read_training"]
-
-_JOURNAL_LINE: Final = 1 << 20
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -192,14 +191,13 @@ def _read_journals(journals: list[tuple[int, str]], training: Training) -> None:
         header: dict[str, Any] = {}
         for name in journal_files(path):
             try:
-                with open(name, "rb") as file:
-                    for line in json_lines(iter(lambda file=file: file.readline(_JOURNAL_LINE), b"")):  # type: ignore[misc]
-                        if line.get("kind") == "header":
-                            header = line
-                        elif line.get("kind") == "sample":
-                            _take_sample(line, points)
-                        elif line.get("kind") == "evaluation":
-                            _take_evaluation(line, training)
+                for line in json_lines(read_lines(name)):
+                    if line.get("kind") == "header":
+                        header = line
+                    elif line.get("kind") == "sample":
+                        _take_sample(line, points)
+                    elif line.get("kind") == "evaluation":
+                        _take_evaluation(line, training)
             except OSError as error:
                 training.problems.append(f"{name}: cannot be read: {error.strerror}")
         if header and not training.header:

@@ -100,7 +100,7 @@ def judge(dialect: Dialect, status: int, body: bytes) -> tuple[Verdict, str]:
         return "done", ""
     try:
         answer = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict):
         return "refused", "the answer is not the service's: is the address right?"

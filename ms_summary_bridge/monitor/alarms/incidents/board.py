@@ -96,7 +96,7 @@ class Board:
                 path = self._directory / name
                 try:
                     claim = msgspec.json.decode(path.read_bytes(), type=Claim)
-                except msgspec.DecodeError:  # it is being written
+                except (ValueError, RecursionError):  # it is being written
                     claim = Claim(wall_time=path.stat().st_mtime)
                 yield msgspec.structs.replace(claim, key=key, number=int(number))
 
@@ -155,7 +155,7 @@ class Board:
         found = []
         with contextlib.suppress(FileNotFoundError):
             for path in sorted((self._directory / f"{claim.name}.reports").glob("rank_*.json")):
-                with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
+                with contextlib.suppress(FileNotFoundError, ValueError, RecursionError):
                     found.append(msgspec.json.decode(path.read_bytes(), type=Report))
         return found
 
