@@ -21,6 +21,7 @@ from tests.formats.test_dataset_graph import payload
 from tests.formats.test_lineage import put_lineage, train_event, user_event
 from tests.mindspore_run import write_summary
 from tests.pages import open_page
+from tests.runs.test_graph_file import model
 from tests.scripted import START, put
 from tests.tensorboard_plugin.test_dashboard import EVIL, activations, losses, wide_graph, write_showcase
 from tools.tensorboard_api import TensorBoardClient, running_tensorboard
@@ -76,6 +77,7 @@ def write_logs(logdir: Path) -> None:
     """Writes the runs of `write_showcase`, one of four ranks with a profile, and one whose every name is markup."""
     write_showcase(logdir)
     put_lineage(logdir / "lenet" / "seeded", payload(wide_graph()), seconds=START + 30)
+    put(logdir / "lenet" / "fast" / "net.pb", model("Conv2D", "ReLU"))
     profile = logdir / "lenet" / "seeded" / "profiler" / "host_1_ascend_ms"
     put(profile / "ASCEND_PROFILER_OUTPUT" / "trace_view.json", b"[]")
     put(profile / "FRAMEWORK" / "cpu_op_type_info_0.csv", CPU_OPERATORS.read_bytes())
@@ -91,6 +93,22 @@ def write_ranks(job: Path) -> None:
             loss = 3.0 / step + 0.05 * rank + (2.0 if rank == 2 and step > 40 else 0.0)
             values = {"loss": loss, "grad_norm": 1.0 + rank}
             lines.append({"kind": "sample", "step": step, "wall_time": START + step, "rank": rank, "values": values})
+        if rank == 0:
+            notes = {12: "the learning rate falls", 20: "checkpoint saved: net-20.ckpt"}
+            lines += [
+                {"kind": "milestone", "step": step, "wall_time": START + step, "text": text}
+                for step, text in notes.items()
+            ]
+            lines.append(
+                {
+                    "kind": "evaluation",
+                    "step": 30,
+                    "wall_time": START + 30,
+                    "text": "accuracy 0.5",
+                    "metrics": {"accuracy": 0.5},
+                }
+            )
+            lines.append({**head, "pid": 2, "step": 35, "wall_time": START + 35})
         alert = {"rule": "spike", "severity": "critical", "rank": 2, "message": "The loss is 2.2 after 0.2."}
         lines.append({"kind": "alert", "step": 41, "wall_time": START + 41, **alert})
         lines.append({"kind": "end", "step": 60, "wall_time": START + 61, "rank": rank})

@@ -45,7 +45,7 @@ export class ProfilesCard {
   profile(key, one, isOpen) {
     const query = new URLSearchParams({ key, number: String(one.number) });
     const about = element("span", { class: "soft" });
-    const body = element("div", { class: "times" });
+    const body = element("div", { class: "scroll times", tabindex: 0, role: "region", "aria-label": `Times of ${one.name}` });
     let isAsked = false;
     const read = async () => {
       isAsked = true;
