@@ -34,21 +34,25 @@ class AggregateReader:
     def __init__(self) -> None:
         self._kept: OrderedDict[str, tuple[object, Aggregate | str]] = OrderedDict()
 
-    def find(self, run: PageRun, runs: Iterable[PageRun]) -> Aggregate | None:
+    def find(self, run: PageRun, runs: Iterable[PageRun]) -> tuple[Aggregate | None, list[str]]:
         """Returns what was computed of a run's ranks, or beside a run that is one of the statistics; None for nothing.
+
+        With it comes what could not be read below the run.
 
         Args:
             run: The run.
             runs: All runs, below which the statistics may lie.
         """
+        problems: list[str] = []
         for path in self._list(run, runs):
             found = self._read(path)
             if isinstance(found, str):
+                problems += [found] if is_below(path, run.directory) else []
                 continue
             is_own = is_below(run.directory, os.path.dirname(path)) and os.path.basename(run.directory) in STATISTICS
             if is_own or is_below(os.path.realpath(run.directory), os.path.realpath(found.source)):
-                return found
-        return None
+                return found, problems
+        return None, problems
 
     def _list(self, run: PageRun, runs: Iterable[PageRun]) -> Iterator[str]:
         """Yields files that may be of a run: where it is one of the statistics, beside it, below it, elsewhere."""

@@ -127,7 +127,8 @@ class RunCollector:
             if run is None:
                 return None
             answer = {"row": self._table.row(run), **describe_run(run)}
-        found = self._aggregates.find(run, list(self._runs.values()))
+        found, problems = self._aggregates.find(run, list(self._runs.values()))
+        answer["reading"]["problems"] += problems
         aggregate = None if found is None else describe_aggregate(found)
         return {**answer, "profiles": self._find_profiles(run), "aggregate": aggregate}
 
@@ -174,7 +175,7 @@ class RunCollector:
                 return None
             sources = {} if is_aggregate else self._curves.find_ranks(run, tag)
         if is_aggregate:
-            found = self._aggregates.find(run, list(self._runs.values()))
+            found, _ = self._aggregates.find(run, list(self._runs.values()))
             return None if found is None else {"tag": tag, **draw_statistics(found, tag, columns)}
         return {"tag": tag, **self._curves.read_ranks(sources, columns)}
 

@@ -159,6 +159,9 @@ def test_no_text_of_a_log_becomes_markup(dashboard: Dashboard) -> None:
     frame.get_by_label("Search runs").fill(EVIL)
     frame.locator("h3", has_text="1 of 7 runs").wait_for()
     assert frame.locator("img").count() == 0
+    frame = dashboard.open(state(check=["lenet/slow", EVIL], changes="1"))
+    assert EVIL in frame.locator(".changes tr[data-section=settings]", has_text=EVIL).first.inner_text()
+    assert frame.locator("img").count() == 0
 
 
 def test_a_run_has_links_a_time_line_and_its_profiles(dashboard: Dashboard) -> None:
@@ -320,6 +323,8 @@ def test_columns_are_chosen_remembered_and_ordered_by_difference(dashboard: Dash
     assert differing
     assert equal
     assert listed.index(differing[-1]) < listed.index(equal[0]), "those that differ most come first"
+    counts = [int(text.split()[-2]) for text in differing]
+    assert counts == sorted(counts, reverse=True)
     frame.get_by_label("parallel_mode").check()
     frame.locator("thead th", has_text="parallel_mode").wait_for()
     frame.get_by_label("Throughput").uncheck()
@@ -664,14 +669,15 @@ def test_an_empty_logdir_says_how_to_record(dashboard: Dashboard, tmp_path: Path
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_axe_finds_nothing_serious(dashboard: Dashboard, dark: bool) -> None:
     found: list[Any] = []
-    for where in (
-        "",
-        state(group="folder", check=["lenet/slow"], base="lenet/fast"),
-        state(run="lenet/fast"),
-        state(run="gpt/four_ranks"),
+    for where, last in (
+        ("", ".overlay .legend tbody tr"),
+        (state(group="folder", check=["lenet/slow"], base="lenet/fast", changes="1"), ".changes p"),
+        (state(run="lenet/fast"), ".reading"),
+        (state(run="gpt/four_ranks"), ".times table"),
     ):
         frame = dashboard.open(where, dark=dark)
         frame.locator(".plot .u-over").first.wait_for()
+        frame.locator(last).first.wait_for()
         frame.evaluate(AXE.read_text(encoding="utf-8"))
         answer = frame.evaluate("axe.run()")
         assert len(answer["passes"]) > 10, "it looked"

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from ms_summary_bridge.aggregate import reading
 from ms_summary_bridge.aggregate.aggregate import aggregate_ranks
 from ms_summary_bridge.cli.app import main
 from ms_summary_bridge.columns.inspect import inspect_logdir
@@ -183,10 +184,20 @@ def test_what_aggregate_wrote_is_a_map_of_the_training_and_of_each_statistic(tmp
 @pytest.mark.parametrize(
     "content", [b"", b"[]", b'{"columns": [], "rows": [[]], "source": "x", "ranks": []}', b'{"columns": ["step"]']
 )
-def test_what_is_none_of_aggregates_is_left_alone(tmp_path: Path, content: bytes) -> None:
+def test_what_is_none_of_aggregates_is_told(tmp_path: Path, content: bytes) -> None:
     write_ranks(tmp_path / "job")
     aggregate_ranks(tmp_path / "job", tmp_path / "job" / "over")
     collected = Collected(tmp_path)
     assert collected.one("job")["aggregate"]["tags"] == ["loss"]
-    put(tmp_path / "job" / "over" / "aggregate.json", content)
-    assert collected.one("job")["aggregate"] is None
+    path = put(tmp_path / "job" / "over" / "aggregate.json", content)
+    found = collected.one("job")
+    assert found["aggregate"] is None
+    (problem,) = found["reading"]["problems"]
+    assert problem.startswith(f"{path}: is not as `aggregate` writes it: ")
+
+
+def test_a_large_aggregate_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_ranks(tmp_path / "job")
+    aggregate_ranks(tmp_path / "job", tmp_path / "job" / "over")
+    monkeypatch.setattr(reading, "_MOST_BYTES", 100)
+    assert "is larger than 0 MiB and not read" in Collected(tmp_path).one("job")["reading"]["problems"][0]
