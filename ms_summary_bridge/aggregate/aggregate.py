@@ -29,8 +29,9 @@ from ms_summary_bridge.values import Scalar
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["AggregateReport", "NonFinite", "RankReport", "aggregate_ranks"]
+__all__ = ["AGGREGATE_FILE", "AggregateReport", "NonFinite", "RankReport", "aggregate_ranks"]
 
+AGGREGATE_FILE: Final = "aggregate.json"
 _WRITER: Final = "ms_summary_bridge/aggregate"
 _ROWS: Final = 200_000  # held of all ranks together
 _FEWEST_ROWS: Final = 64  # held of one rank
@@ -257,7 +258,7 @@ class _Outputs:
         self._first = True
 
     def __enter__(self) -> _Outputs:
-        json_path = self._free("aggregate.json")
+        json_path = self._free(AGGREGATE_FILE)
         self._json = self._stack.enter_context(
             open(self._stack.enter_context(replacing(json_path)), "w", encoding="utf-8")
         )

@@ -23,7 +23,7 @@ import msgspec
 
 from ms_summary_bridge.files.system import open_regular
 
-__all__ = ["OperatorTime", "Profile", "StepPart", "find_profiles", "read_profile"]
+__all__ = ["OperatorTime", "Profile", "StepPart", "find_profiles", "list_profiles", "read_profile"]
 
 _INSIDE: Final = ("*_ascend_ms", "*/*_ascend_ms")
 _BESIDE: Final = ("*_ascend_ms", "profiler*/*_ascend_ms", "data/*_ascend_ms")
@@ -103,6 +103,19 @@ def find_profiles(source: str, runs: Iterable[tuple[str, str]] = ()) -> list[Pro
     return [read_profile(path, run=run) for path, run in sorted(owners.items())[:_MOST_PROFILES]]
 
 
+def list_profiles(directory: str, *, is_parent_own: bool) -> list[str]:
+    """Returns the directories of profiles of one run, by name.
+
+    Args:
+        directory: The run's.
+        is_parent_own: Whether what lies in the directory above can be of no other run.
+    """
+    found = {*_list_below(directory, _INSIDE)}
+    if is_parent_own:
+        found.update(_list_below(os.path.dirname(directory), _BESIDE))
+    return sorted(path for path in found if os.path.isdir(path))[:_MOST_PROFILES]
+
+
 def _list_below(directory: str, patterns: tuple[str, ...]) -> Iterator[str]:
     for pattern in patterns:
         yield from glob.iglob(os.path.join(glob.escape(directory), pattern))
@@ -118,14 +131,13 @@ def read_profile(directory: str, *, run: str = "") -> Profile:
         return profile
     ranks = [int(match[1]) for name in names if (match := _INFO.fullmatch(name))]
     profile.rank = ranks[0] if len(ranks) == 1 else None
-    output = os.path.join(directory, _OUTPUT)
-    _read_steps(os.path.join(output, "step_trace_time.csv"), profile)
+    _read_steps(os.path.join(directory, _OUTPUT, "step_trace_time.csv"), profile)
     for pattern, columns, scale in (
-        ("op_statistic*.csv", ("OP Type", "Core Type", "Count", "Total Time(us)"), 1.0),
-        ("kernel_details*.csv", ("Type", "Accelerator Core", "", "Duration(us)"), 1.0),
-        ("../FRAMEWORK/cpu_op_type_info_*.csv", ("op_type", "", "type_occurrences", "total_compute_time"), 1000.0),
+        (f"{_OUTPUT}/op_statistic*.csv", ("OP Type", "Core Type", "Count", "Total Time(us)"), 1.0),
+        (f"{_OUTPUT}/kernel_details*.csv", ("Type", "Accelerator Core", "", "Duration(us)"), 1.0),
+        ("FRAMEWORK/cpu_op_type_info_*.csv", ("op_type", "", "type_occurrences", "total_compute_time"), 1000.0),
     ):
-        for path in sorted(glob.iglob(os.path.join(glob.escape(output), pattern))):
+        for path in sorted(glob.iglob(os.path.join(glob.escape(directory), pattern))):
             _read_operators(path, columns, scale, profile)
         if profile.operators:
             break

@@ -18,7 +18,7 @@ from ms_summary_bridge.runs.log_files import LIVE, SOURCE
 from ms_summary_bridge.runs.logdir import Logdir, Run, discover
 from ms_summary_bridge.tensorboard_plugin.page_run import PageRun, ProcessFiles
 
-__all__ = ["FoundFiles", "file_size", "modified_time"]
+__all__ = ["FoundFiles", "file_size", "is_below", "modified_time"]
 
 _SHARE: Final = 20
 _SHORTEST_SECS: Final = 20.0
@@ -139,3 +139,9 @@ def modified_time(path: str) -> float:
         return os.stat(path).st_mtime
     except OSError:
         return 0.0
+
+
+def is_below(path: str, directory: str) -> bool:
+    """Whether a path is a directory, or below it."""
+    path, directory = os.path.normpath(path), os.path.normpath(directory)
+    return path == directory or path.startswith(directory.rstrip(os.sep) + os.sep)

@@ -51,6 +51,8 @@ class MindSporePlugin(base_plugin.TBPlugin):
             "/metric": self._serve_metric,
             "/ranks": self._serve_ranks,
             "/profile": self._serve_profile,
+            "/times": self._serve_times,
+            "/changes": self._serve_changes,
         }
         return {path: wrappers.Request.application(answer) for path, answer in answers.items()}
 
@@ -85,12 +87,19 @@ class MindSporePlugin(base_plugin.TBPlugin):
         return self._answer(request, lambda: self._collector.describe_metric(request.args.get("tag", "")))
 
     def _serve_ranks(self, request: wrappers.Request) -> wrappers.Response:
-        key, tag, columns = (
-            request.args.get("key", ""),
-            request.args.get("tag", ""),
-            _whole(request, "columns", _COLUMNS),
+        key, tag = request.args.get("key", ""), request.args.get("tag", "")
+        columns, is_aggregate = _whole(request, "columns", _COLUMNS), request.args.get("from", "") == "aggregate"
+        return self._answer(
+            request, lambda: self._collector.describe_ranks(key, tag, columns, is_aggregate=is_aggregate)
         )
-        return self._answer(request, lambda: self._collector.describe_ranks(key, tag, columns))
+
+    def _serve_changes(self, request: wrappers.Request) -> wrappers.Response:
+        a, b = request.args.get("a", ""), request.args.get("b", "")
+        return self._answer(request, lambda: self._collector.describe_changes(a, b))
+
+    def _serve_times(self, request: wrappers.Request) -> wrappers.Response:
+        key, number = request.args.get("key", ""), _whole(request, "number", -1)
+        return self._answer(request, lambda: self._collector.describe_profile(key, number))
 
     def _serve_profile(self, request: wrappers.Request) -> wrappers.Response:
         try:

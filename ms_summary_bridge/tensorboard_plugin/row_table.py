@@ -26,7 +26,9 @@ class _Row(msgspec.Struct):
     state: object
     """Held, so that no other state can have its identity."""
     settings: dict[str, Any]
+    scalar_tags: tuple[str, ...]
     tags: tuple[str, ...]
+    """Of scalars, then of all else."""
     encoded: msgspec.Raw = msgspec.Raw(b"")
     version: int = 0
 
@@ -91,8 +93,9 @@ class RowTable:
         if old is not None and old.mark == mark:
             return old
         described = describe_row(run)
-        tags = tuple(described.pop("tags"))
-        row = _Row(mark, run.state, described["settings"], tags)
+        scalar_tags = tuple(described.pop("tags"))
+        tags = (*scalar_tags, *described.pop("other_tags"))
+        row = _Row(mark, run.state, described["settings"], scalar_tags, tags)
         row.encoded = msgspec.Raw(encode_json({**described, "tag_set": self._set_of(tags)}, indent=0).rstrip())
         if old is not None and bytes(old.encoded) == bytes(row.encoded):
             row.version = old.version
@@ -111,7 +114,7 @@ class RowTable:
         return found[0]
 
     def _summarize(self, rows: Sequence[_Row]) -> None:
-        counts = Counter(tag for row in rows for tag in row.tags)
+        counts = Counter(tag for row in rows for tag in row.scalar_tags)
         tags = [{"tag": tag, "runs": runs} for tag, runs in sorted(counts.items(), key=lambda one: (-one[1], one[0]))]
         for name, shown in (("settings", summarize_settings(row.settings for row in rows)), ("tags", tags)):
             if name not in self._summaries or self._summaries[name][0] != shown:

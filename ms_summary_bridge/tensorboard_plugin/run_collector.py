@@ -18,12 +18,15 @@ from typing import Any, Final
 
 from ms_summary_bridge.errors import BridgeError
 from ms_summary_bridge.tensorboard_plugin.advice import advise
-from ms_summary_bridge.tensorboard_plugin.found_files import FoundFiles, modified_time
+from ms_summary_bridge.tensorboard_plugin.found_files import FoundFiles, is_below, modified_time
 from ms_summary_bridge.tensorboard_plugin.journal_facts import JournalFacts
 from ms_summary_bridge.tensorboard_plugin.page_run import PageRun
 from ms_summary_bridge.tensorboard_plugin.row_table import RowTable
+from ms_summary_bridge.tensorboard_plugin.run_aggregates import AggregateReader, describe_aggregate, draw_statistics
+from ms_summary_bridge.tensorboard_plugin.run_changes import ChangeReader
 from ms_summary_bridge.tensorboard_plugin.run_curves import CurveReader
-from ms_summary_bridge.tensorboard_plugin.run_details import describe_run, find_profiles
+from ms_summary_bridge.tensorboard_plugin.run_details import describe_run
+from ms_summary_bridge.tensorboard_plugin.run_profiles import ProfileReader
 from ms_summary_bridge.tensorboard_plugin.watched_runs import WatchedRuns
 
 __all__ = ["RunCollector"]
@@ -64,6 +67,9 @@ class RunCollector:
         self._runs: dict[str, PageRun] = {}
         self._table = RowTable()
         self._curves = CurveReader()
+        self._profiles = ProfileReader()
+        self._changes = ChangeReader(clock)
+        self._aggregates = AggregateReader()
         self._problems: list[str] = []
         self._fault = ""
         self._is_ours = False
@@ -121,7 +127,10 @@ class RunCollector:
             if run is None:
                 return None
             answer = {"row": self._table.row(run), **describe_run(run)}
-        return {**answer, "profiles": self._profiles(run)}
+        found, problems = self._aggregates.find(run, list(self._runs.values()))
+        answer["reading"]["problems"] += problems
+        aggregate = None if found is None else describe_aggregate(found)
+        return {**answer, "profiles": self._find_profiles(run), "aggregate": aggregate}
 
     def describe_metric(self, tag: str) -> dict[str, Any]:
         """Returns a tag's extremes in each run that has it. Raises as `describe_all`."""
@@ -145,28 +154,53 @@ class RunCollector:
                 series.append({"key": key, **self._curves.read(source, points)})
         return {"tag": tag, "series": series}
 
-    def describe_ranks(self, key: str, tag: str, columns: int) -> dict[str, Any] | None:
-        """Returns the heat map of a tag; None where the run is not known. Raises as `describe_series`."""
+    def describe_changes(self, key_a: str, key_b: str) -> dict[str, Any] | None:
+        """Returns what changed between two runs; None where one is not known. Raises as `describe_series`."""
+        with self._locked_runs():
+            a, b = self._runs.get(key_a), self._runs.get(key_b)
+        return None if a is None or b is None else self._changes.read(a, b)
+
+    def describe_ranks(self, key: str, tag: str, columns: int, *, is_aggregate: bool = False) -> dict[str, Any] | None:
+        """Returns the heat map of a tag; None where the run is not known. Raises as `describe_series`.
+
+        Args:
+            key: Of the run.
+            tag: Of scalars.
+            columns: At most so many.
+            is_aggregate: Whether statistics by `aggregate` are wanted in place of ranks.
+        """
         with self._locked_runs():
             run = self._runs.get(key)
             if run is None:
                 return None
-            sources = self._curves.find_ranks(run, tag)
+            sources = {} if is_aggregate else self._curves.find_ranks(run, tag)
+        if is_aggregate:
+            found, _ = self._aggregates.find(run, list(self._runs.values()))
+            return None if found is None else {"tag": tag, **draw_statistics(found, tag, columns)}
         return {"tag": tag, **self._curves.read_ranks(sources, columns)}
 
     def profile_path(self, key: str, number: int) -> str | None:
         """Returns the path of a profiler's trace; None where there is none (any more). Raises as `describe_all`."""
+        profile = self._find_profile(key, number)
+        return profile["path"] or None if profile is not None else None
+
+    def describe_profile(self, key: str, number: int) -> dict[str, Any] | None:
+        """Returns where the time goes by a profile; None where there is none (any more). Raises as `describe_all`."""
+        profile = self._find_profile(key, number)
+        return None if profile is None else self._profiles.read(profile["directory"])
+
+    def _find_profile(self, key: str, number: int) -> dict[str, Any] | None:
         with self._locked_runs():
             run = self._runs.get(key)
-        found = [] if run is None else self._profiles(run)
-        return found[number]["path"] if 0 <= number < len(found) else None
+        found = [] if run is None else self._find_profiles(run)
+        return found[number] if 0 <= number < len(found) else None
 
-    def _profiles(self, run: PageRun) -> list[dict[str, Any]]:
+    def _find_profiles(self, run: PageRun) -> list[dict[str, Any]]:
         parent = os.path.dirname(run.directory)
         is_parent_own = run.key != "." and not any(
-            other is not run and _is_below(other.directory, parent) for other in list(self._runs.values())
+            other is not run and is_below(other.directory, parent) for other in list(self._runs.values())
         )
-        return find_profiles(run.directory, is_parent_own=is_parent_own)
+        return self._profiles.find(run.directory, is_parent_own=is_parent_own)
 
     def wait(self, timeout_secs: float) -> bool:
         """Waits for the look that is under way; returns whether it has ended."""
@@ -277,8 +311,3 @@ class RunCollector:
 
 def _written(run: PageRun) -> float:
     return run.state.last_time if run.state is not None else max(map(modified_time, run.paths), default=0.0)
-
-
-def _is_below(path: str, directory: str) -> bool:
-    path, directory = os.path.normpath(path), os.path.normpath(directory)
-    return path == directory or path.startswith(directory.rstrip(os.sep) + os.sep)

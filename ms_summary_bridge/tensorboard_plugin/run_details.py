@@ -5,10 +5,7 @@ Imports no tensorboard.
 
 from __future__ import annotations
 
-import glob
 import math
-import os
-import stat
 from typing import Any, Final
 
 import msgspec
@@ -16,21 +13,18 @@ import msgspec
 from ms_summary_bridge.errors import InvalidValueError
 from ms_summary_bridge.formats.dataset_pipeline import read_pipeline
 from ms_summary_bridge.formats.sessions.session import Session
-from ms_summary_bridge.mirror.home import is_below
 from ms_summary_bridge.states.run_state import RankState
 from ms_summary_bridge.tensorboard_plugin.journal_facts import JournalFacts
 from ms_summary_bridge.tensorboard_plugin.page_run import PageRun
 from ms_summary_bridge.tensorboard_plugin.run_table import plain, read_session
 from ms_summary_bridge.tensorboard_plugin.series_facts import NonFinite
 
-__all__ = ["describe_run", "find_profiles"]
+__all__ = ["describe_run"]
 
 _MOST_CHARTS: Final = 20
 _MOST_POINTS: Final = 200  # of one chart
 _MOST_METRICS: Final = 2000
-_MOST_PROFILES: Final = 100
 _LINEAGE_PARTS: Final = {"train_lineage": "training", "evaluation_lineage": "evaluation", "user_defined_info": "own"}
-_PROFILES: Final = ("*_ascend_ms/*/trace_view.json", "*/*_ascend_ms/*/trace_view.json")
 
 
 def describe_run(run: PageRun) -> dict[str, Any]:
@@ -184,29 +178,3 @@ def _describe_journal(run: PageRun) -> dict[str, Any] | None:
         "end": "" if journal.end is None else str(journal.end.get("text", "")),
         "stop": journal.stop,
     }
-
-
-def find_profiles(directory: str, *, is_parent_own: bool) -> list[dict[str, Any]]:
-    """Returns the traces of MindSpore's profiler beside a run, by name; looks at the disk.
-
-    A link that leads out of these directories is none: a log that came from elsewhere may hold one to any file here.
-
-    Args:
-        directory: The run's.
-        is_parent_own: Whether what lies directly in the directory above can be of no other run.
-    """
-    top = os.path.dirname(directory) if is_parent_own else directory
-    patterns = [os.path.join(glob.escape(directory), pattern) for pattern in _PROFILES]
-    if is_parent_own:
-        patterns.append(os.path.join(glob.escape(top), _PROFILES[0]))
-    found: list[dict[str, Any]] = []
-    paths = sorted({path for pattern in patterns for path in glob.iglob(pattern)})
-    for path in paths[:_MOST_PROFILES]:
-        name = os.path.relpath(path, os.path.dirname(directory)).replace(os.sep, "/")
-        try:
-            status = os.stat(path)
-        except OSError:
-            continue
-        if stat.S_ISREG(status.st_mode) and (is_below(path, top) or is_below(path, directory)):
-            found.append({"number": len(found), "name": name, "path": path, "bytes": status.st_size})
-    return found

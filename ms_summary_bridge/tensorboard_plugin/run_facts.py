@@ -36,7 +36,7 @@ from ms_summary_bridge.runs.reading import RunReading, read_restored
 from ms_summary_bridge.runs.report import DamagedRange
 from ms_summary_bridge.states.facts import role_of
 from ms_summary_bridge.tensorboard_plugin.series_facts import NonFinite, ScalarFacts, Sparkline
-from ms_summary_bridge.values import Histogram, Image, Opaque, Tensor
+from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor
 
 __all__ = ["RunFacts"]
 
@@ -45,6 +45,7 @@ _CHUNK_BYTES: Final = 1 << 20  # read at a time, while everybody else waits
 _MOST_TAGS: Final = 10_000
 _MOST_LISTED: Final = 200
 _MILESTONES: Final = "milestones/"
+_GRAPHS: Final = ("graph", "dataset_graph")
 _DASHBOARDS: Final = {
     "graph": "graphs",
     "hparams": "hparams",
@@ -70,6 +71,7 @@ class RunFacts:
         scalars: By tag.
         sparklines: Of the tags that look like a loss.
         histograms: What was not finite, by tag.
+        other_tags: Of what is no scalar; of a graph its kind, which has none.
         kinds: TensorBoard's dashboards that have something of it.
         lineage: Last record of each kind.
         dataset_graph: The last one's event; None when there is none.
@@ -99,6 +101,7 @@ class RunFacts:
         self.scalars: dict[str, ScalarFacts] = {}
         self.sparklines: dict[str, Sparkline] = {}
         self.histograms: dict[str, NonFinite] = {}
+        self.other_tags: set[str] = set()
         self.kinds: set[str] = set()
         self.lineage: dict[str, bytes] = {}
         self.dataset_graph: bytes | None = None
@@ -131,6 +134,7 @@ class RunFacts:
                 self._reset()
             if run.graph_files:
                 self.kinds.add("graphs")
+                self.other_tags.add("graph")
             for file in (*run.files, *run.lineage_files):
                 yield from self._read_file(file)
             for twin in twins:
@@ -234,8 +238,9 @@ class RunFacts:
             if content.kind in SESSION_KINDS:
                 self.kinds.add("hparams")
                 self.lineage[content.kind] = content.payload
-            elif content.kind == "dataset_graph":
-                self.dataset_graph = content.payload
+            elif content.kind in _GRAPHS:
+                self.other_tags.add(content.kind)
+                self.dataset_graph = content.payload if content.kind == "dataset_graph" else self.dataset_graph
             self._count_unread(content)
 
     def _gather(self) -> None:
@@ -258,6 +263,8 @@ class RunFacts:
 
     def _take_value(self, event: Event, tagged: TaggedValue) -> None:
         value, tag, step = tagged.value, tagged.tag, event.step
+        if not isinstance(value, Scalar) and not tagged.derived and len(self.other_tags) < _MOST_TAGS:
+            self.other_tags.add(tag)
         if isinstance(value, Histogram):
             self.kinds.add("histograms")
             if not tagged.derived and (tag in self.histograms or len(self.histograms) < _MOST_TAGS):

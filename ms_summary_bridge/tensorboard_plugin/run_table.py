@@ -11,7 +11,8 @@ has no rows.
     is_full     whether `rows` are all there are: forget what was known (no cursor, or one of another process)
     rows        rows that are new or have changed, whole; see below
     removed     keys of runs that are gone
-    tag_sets    {id: [tag, ...]} that were not sent yet; a row names its set by `tag_set`
+    tag_sets    {id: [tag, ...]} that were not sent yet, of scalars first, then of all else; a row names its set by
+                `tag_set`
     settings    null where nothing changed; else [{name, known, distinct, usual}], those that differ most first: how
                 many runs have it, how many values it has among those, the value most have (first seen of several)
     tags        null where nothing changed; else [{tag, runs}] of scalars, those of most runs first
@@ -66,8 +67,10 @@ A row:
                 `restart`, `evaluation`, `hang`, `stop`, `end`
     ranks       [{rank, host, state, life, evidence, step, loss, loss_step, rate, rate_unit, memory, last_time}]
     heat_tags   tags that `GET ranks` can draw; empty for a run of one process
-    profiles    [{number, name, path, bytes}] of MindSpore's profiler beside the run; `GET profile?key=K&number=N` has
-                one
+    profiles    [{number, name, directory, path, bytes}] of MindSpore's profiler beside the run; `path` is that of its
+                trace, empty for none, which `GET profile?key=K&number=N` has
+    aggregate   null or what `aggregate` found of the ranks: {path, tags, missing, ranks: [{rank, values, last_step,
+                gaps, last_share, first_bad: null or {rank, tag, step, wall_time, value}}]}
     reading     {damaged: [{file, start, end, reason}], damaged_count, incomplete: [{file, offset}], lost: [text],
                 problems: [text]}
     journal     null or {directory, alerts, alert_counts, warning_counts, end, stop}
@@ -75,11 +78,19 @@ A row:
 `GET series?tag=T&key=K1&key=K2&points=500`: the curves of a tag. {tag, series: [{key, steps, times, values}]}, in the
 order of the keys, runs without it left out; each part of a long curve shows its lowest and its highest point.
 
+`GET times?key=K&number=N`: where the time goes by a profile, as `inspect` has it: {directory, run, rank, steps, parts:
+[{name, mean_us, share}], operators: [{type, core, count, total_us, share}], source, problems}.
+
+`GET changes?a=K1&b=K2`: what `diff --json` says of two runs, and in its words: {same, a, b, changes: [{section, name,
+a, b}], loss, problems, texts: [[a, b] for each change, null for nothing], loss_text}.
+
 `GET metric?tag=T`: {tag, runs: {key: {count, nonfinite, last, last_step, min, min_step, max, max_step, mean}}}.
 
 `GET ranks?key=K&tag=T&columns=200`: {tag, ranks: [number], steps: [step], values: [[value for each step] for each
 rank]}; a step stands for those up to the next one, and shows the value that lies farthest from the median of the ranks.
-Null is a rank without a value there; one that is not finite is its text.
+Null is a rank without a value there; one that is not finite is its text. With `&from=aggregate` the lines are `max`,
+`median`, `mean`, `min` and `std` over the ranks, as `aggregate` wrote them: each at the step where ranks are farthest
+apart.
 """
 
 from __future__ import annotations
@@ -107,7 +118,7 @@ _MOST_PROBLEMS: Final = 20
 
 
 def describe_row(run: PageRun) -> dict[str, Any]:
-    """Returns the run's row, but for the key `tag_set`, in whose place are its `tags`."""
+    """Returns the run's row, but for the key `tag_set`, in whose place are its `tags` of scalars and `other_tags`."""
     state, main = run.state, run.main
     name, life, evidence = _describe_state(run)
     session = read_session(run)
@@ -135,6 +146,7 @@ def describe_row(run: PageRun) -> dict[str, Any]:
         "health": _describe_health(run),
         "settings": _settings_of(run, session),
         "tags": sorted({*main.scalars, *(run.journal.scalars if not main.scalars else ())}),
+        "other_tags": sorted({tag for part in run.parts for tag in part.facts.other_tags} - {*main.scalars}),
         "links": {
             "runs": [part.run.name for part in run.parts],
             "dashboards": sorted({kind for part in run.parts for kind in part.facts.kinds}),

@@ -137,3 +137,5 @@ def test_what_the_profiler_writes_on_a_cpu(tmp_path: Path) -> None:
     assert sum(one.share for one in profile.operators) == pytest.approx(1.0, abs=0.01)
     assert all(one.count > 0 for one in profile.operators)
     assert profile.problems == []
+    recorded = (TESTS / "data" / "mindspore-2.10-cpu-op-types.csv").read_text().splitlines()
+    assert recorded[0] == Path(profile.source).read_text().splitlines()[0], "what other tests read is what it writes"

@@ -111,8 +111,14 @@ def test_scale_measures_runs_and_sizes(run_bench) -> None:
 
 def test_plugin_compares_the_first_answers(run_bench) -> None:
     pytest.importorskip("tensorboard")
-    outcome = json.loads(run_bench("plugin", "--scalars", "20000", "--pairs", "1", "--json"))["plugin"]
+    outcome = json.loads(run_bench("plugin", "--scalars", "20000", "--pairs", "1", "--runs", "3", "--json"))["plugin"]
     assert outcome["cpu_ratio"]["median"] > 0
+    page = outcome["page"]
+    if page is None:
+        pytest.skip("NO PAGE IS LOOKED AT: Chromium or playwright is not installed")
+    assert (page["runs"], len(page["known"])) == (3, 1)
+    assert 0 < page["idle_bytes"] < page["answer_bytes"]
+    assert min(page["first"], *page["known"]) > 0
 
 
 def test_follow_gives_json(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +13,15 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from ms_summary_bridge.aggregate.aggregate import AGGREGATE_FILE, aggregate_ranks
 from ms_summary_bridge.formats.protos import ms_pb
+from tests.columns.test_profile import OPERATORS, STEPS
+from tests.conftest import TESTS
 from tests.formats.test_dataset_graph import payload
 from tests.formats.test_lineage import put_lineage, train_event, user_event
 from tests.mindspore_run import write_summary
 from tests.pages import open_page
+from tests.runs.test_graph_file import model
 from tests.scripted import START, put
 from tests.tensorboard_plugin.test_dashboard import EVIL, activations, losses, wide_graph, write_showcase
 from tools.tensorboard_api import TensorBoardClient, running_tensorboard
@@ -27,17 +32,55 @@ if TYPE_CHECKING:
 __all__ = ["Dashboard", "running_dashboard", "write_logs"]
 
 RUNS = 7
+CPU_OPERATORS = TESTS / "data" / "mindspore-2.10-cpu-op-types.csv"
 COUNT_ERRORS = """window.faults = [];
 window.addEventListener('error', event => window.top.faults.push(String(event.message)));
 window.addEventListener('unhandledrejection', event => window.top.faults.push(String(event.reason)));
 window.addEventListener('securitypolicyviolation', event => window.top.faults.push(event.violatedDirective));
 console.error = (...parts) => window.top.faults.push(parts.join(' '));"""  # in each frame
+# What a person can press or fill in has a name that does not depend on runs: what is said of it, or where it stands.
+TELL_CONTROLS = """(() => {
+    if (window === window.top) return;
+    const places = Object.entries({
+        heading: 'th button', run: '.runs button.name', metric: '.metrics button.name', filter: '.chip', group: '.fold',
+        column: '.picker-items input', link: 'nav.links a', folded: '.folded summary', profile: '.profiles summary',
+        trace: '.profiles a', chart: '.plot', table: '.scroll.table', 'heat map': 'canvas.heat',
+    });
+    const nameOf = (one) => {
+        const place = places.find(([, selector]) => one.matches(selector));
+        if (place) return place[0];
+        const said = (one.getAttribute('aria-label') || (one.labels?.[0] ?? one).textContent).trim();
+        return said.replace(/^(Compare the runs of|Compare|Theme).*/, '$1').replace(/ \\d+$/, '');
+    };
+    const wanted = 'button, input, select, summary, a, canvas, .plot, .scroll.table';
+    const seen = new Set(), used = new Set();
+    const tell = (kind, known, name) => {
+        if (known.has(name)) return;
+        known.add(name);
+        window.tellControl(kind, name);
+    };
+    const look = () => document.querySelectorAll(wanted).forEach((one) => {
+        if (one.checkVisibility()) tell('seen', seen, nameOf(one));
+    });
+    for (const kind of ['click', 'input', 'change', 'keydown', 'pointermove']) {
+        document.addEventListener(kind, (event) => {
+            const one = event.target instanceof Element ? event.target.closest(wanted) : null;
+            if (one) tell('used', used, nameOf(one));
+            if (kind !== 'pointermove') setTimeout(look);
+        }, true);
+    }
+    setInterval(look, 300);
+})();"""
 
 
 def write_logs(logdir: Path) -> None:
     """Writes the runs of `write_showcase`, one of four ranks with a profile, and one whose every name is markup."""
     write_showcase(logdir)
     put_lineage(logdir / "lenet" / "seeded", payload(wide_graph()), seconds=START + 30)
+    put(logdir / "lenet" / "fast" / "net.pb", model("Conv2D", "ReLU"))
+    profile = logdir / "lenet" / "seeded" / "profiler" / "host_1_ascend_ms"
+    put(profile / "ASCEND_PROFILER_OUTPUT" / "trace_view.json", b"[]")
+    put(profile / "FRAMEWORK" / "cpu_op_type_info_0.csv", CPU_OPERATORS.read_bytes())
     write_ranks(logdir / "gpt" / "four_ranks")
     write_evil(logdir / EVIL)
 
@@ -50,11 +93,34 @@ def write_ranks(job: Path) -> None:
             loss = 3.0 / step + 0.05 * rank + (2.0 if rank == 2 and step > 40 else 0.0)
             values = {"loss": loss, "grad_norm": 1.0 + rank}
             lines.append({"kind": "sample", "step": step, "wall_time": START + step, "rank": rank, "values": values})
+        if rank == 0:
+            notes = {12: "the learning rate falls", 20: "checkpoint saved: net-20.ckpt"}
+            lines += [
+                {"kind": "milestone", "step": step, "wall_time": START + step, "text": text}
+                for step, text in notes.items()
+            ]
+            lines.append(
+                {
+                    "kind": "evaluation",
+                    "step": 30,
+                    "wall_time": START + 30,
+                    "text": "accuracy 0.5",
+                    "metrics": {"accuracy": 0.5},
+                }
+            )
+            lines.append({**head, "pid": 2, "step": 35, "wall_time": START + 35})
         alert = {"rule": "spike", "severity": "critical", "rank": 2, "message": "The loss is 2.2 after 0.2."}
         lines.append({"kind": "alert", "step": 41, "wall_time": START + 41, **alert})
         lines.append({"kind": "end", "step": 60, "wall_time": START + 61, "rank": rank})
         put(job / f"rank_{rank}" / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
-    put(job / "node1_ascend_ms" / "ASCEND_PROFILER_OUTPUT" / "trace_view.json", b'[{"name": "MatMul"}]')
+    output = job / "node1_ascend_ms" / "ASCEND_PROFILER_OUTPUT"
+    put(output / "trace_view.json", b'[{"name": "MatMul"}]')
+    put(output / "step_trace_time.csv", STEPS.encode())
+    put(output / "op_statistic.csv", OPERATORS.encode())
+    put(job / "node1_ascend_ms" / "profiler_info_3.json", b"{}")
+    aggregate_ranks(job, job.parent / ".made")
+    put(job / "over_ranks" / AGGREGATE_FILE, (job.parent / ".made" / AGGREGATE_FILE).read_bytes())
+    shutil.rmtree(job.parent / ".made")  # the five statistics as runs are tested elsewhere
 
 
 def write_evil(run: Path) -> None:
@@ -77,6 +143,9 @@ class Dashboard:
         self.client = client
         self.logdir = logdir
         self.errors: list[str] = []
+        self.controls: dict[str, set[str]] = {"seen": set(), "used": set()}
+        page.expose_function("tellControl", lambda kind, name: self.controls[kind].add(name))
+        page.add_init_script(TELL_CONTROLS)
         page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
         page.add_init_script(COUNT_ERRORS)
 

@@ -67,6 +67,10 @@ def test_every_module_that_is_imported_is_served_and_shipped() -> None:
     for path in STATIC.glob("*.js"):
         for name in re.findall(r'(?:from |import\()"\./([^"]+\.js)"', path.read_text(encoding="utf-8")):
             assert f"/{name}" in served, f"{path.name} imports {name}"
+    modules = {name for name in served if name.endswith(".js")} - {"/index.js"}
+    listed = re.search(r"const MODULES = \[(.*?)\]", (STATIC / "index.js").read_text(encoding="utf-8"), re.DOTALL)
+    assert listed is not None
+    assert {f"/{name}.js" for name in re.findall(r'"([^"]+)"', listed[1])} == modules, "each is asked for at once"
     assert {content_type_of(path) for path in served.values()} == {"text/javascript", "text/css", "text/plain"}
     setup = (ROOT / "setup.py").read_text(encoding="utf-8")
     for pattern in ("static/*.js", "static/*.css", "static/vendor/*"):

@@ -15,7 +15,7 @@ from ms_summary_bridge.files.arguments import check_path
 from ms_summary_bridge.files.event_file import Path
 from ms_summary_bridge.states.compare.training import Series, Training, find_trainings, read_training
 
-__all__ = ["Change", "Diff", "LossDiff", "diff_runs", "diff_trainings", "render_diff"]
+__all__ = ["Change", "Diff", "LossDiff", "describe_loss", "diff_runs", "diff_trainings", "render_diff", "show_value"]
 
 _HEADER: Final = ("tags", "versions", "commit", "command", "ranks", "device", "config")
 _WINDOW: Final = 9  # points of a median
@@ -229,25 +229,29 @@ def render_diff(diff: Diff) -> Iterator[str]:
             section = change.section
             yield f"{section}:"
         name = f"{change.name}: " if change.name else ""
-        yield f"  {name}{_show(change.a)} -> {_show(change.b)}"
-    loss = diff.loss
-    if loss is None:
-        yield "loss: one of them has none"
-    elif not loss.common:
-        yield f"loss: {loss.tag_a} and {loss.tag_b} have no step in common"
-    elif loss.first_difference is None:
-        yield f"loss: the same numbers at all {loss.common} common steps"
-    else:
-        names = loss.tag_a if loss.tag_a == loss.tag_b else f"{loss.tag_a}, {loss.tag_b}"
-        apart = "but within their noise" if loss.parts_at is None else f"and apart from step {loss.parts_at} on"
-        best = f"best {_show(loss.best_a)} -> {_show(loss.best_b)}"
-        yield f"loss ({names}): not the same from step {loss.first_difference} on, {apart}; {best}"
+        yield f"  {name}{show_value(change.a)} -> {show_value(change.b)}"
+    yield describe_loss(diff.loss)
     for problem in diff.problems:
         yield f"not read: {problem}"
     yield "the same" if diff.is_same else "different"
 
 
-def _show(value: Any) -> str:
+def describe_loss(loss: LossDiff | None) -> str:
+    """Returns in a sentence how two losses go."""
+    if loss is None:
+        return "loss: one of them has none"
+    if not loss.common:
+        return f"loss: {loss.tag_a} and {loss.tag_b} have no step in common"
+    if loss.first_difference is None:
+        return f"loss: the same numbers at all {loss.common} common steps"
+    names = loss.tag_a if loss.tag_a == loss.tag_b else f"{loss.tag_a}, {loss.tag_b}"
+    apart = "but within their noise" if loss.parts_at is None else f"and apart from step {loss.parts_at} on"
+    best = f"best {show_value(loss.best_a)} -> {show_value(loss.best_b)}"
+    return f"loss ({names}): not the same from step {loss.first_difference} on, {apart}; {best}"
+
+
+def show_value(value: Any) -> str:
+    """Returns a side of a change for people."""
     if value is None:
         return "(nothing)"
     if isinstance(value, float):

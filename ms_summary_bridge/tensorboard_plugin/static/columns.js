@@ -9,6 +9,8 @@ import { age, brief, duration, exact, isNumber, moment, plural } from "./format.
 /** @typedef {import("./types").SettingUse} SettingUse */
 
 const STATES = ["non-finite", "failed", "stalled", "running", "reading", "ended", "unknown"];
+const KIND_WIDTH = { badge: 110, spark: 116, number: 90, text: 90 };
+const MOST_MEASURED = 300;
 const MOST_SETTINGS = 12;
 const MOST_EVALUATIONS = 4;
 const STATE_WORDS = /** @type {Record<string, string>} */ ({ "non-finite": "NaN loss" });
@@ -116,8 +118,6 @@ export function findColumns(rows, settings, now) {
       tip: "What evidence says: the lineage's end, the journal, the last beat, the run's own pace" }),
     make({ id: "health", title: "Health", kind: "badge", read: (row) => ["critical", "warning", "ok"].indexOf(row.health.level),
       show: (row) => [healthBadge(row)], tip: "Alarms, values that are not finite, damaged files" }),
-    make({ id: "age", title: "Age", read: (row) => (row.last_write || row.first_time ? -(row.last_write || row.first_time) : null),
-      show: (row) => [age(row.last_write || row.first_time, now()) || "–"], tip: "Since something was last written" }),
     make({ id: "spark", title: "Loss", kind: "spark", read: (row) => row.loss?.tag ?? null, show: (row) => [row.loss ? sparkline(row.loss.spark) : "–"] }),
     make({ id: "last", title: "Last loss", better: -1, read: (row) => row.loss?.last ?? null,
       show: (row, base) => numberWithStep(row.loss?.last, row.loss?.last_step ?? null, base?.loss?.last, -1) }),
@@ -126,6 +126,8 @@ export function findColumns(rows, settings, now) {
     ...evaluations(rows).map((name) => make({ id: `eval/${name}`, title: `eval/${name}`, group: "evaluation", better: betterWay(name),
       read: (row) => row.eval[name]?.value ?? null, tip: "The newest of this evaluation",
       show: (row, base) => numberWithStep(row.eval[name]?.value, row.eval[name]?.step ?? null, base?.eval[name]?.value, betterWay(name)) })),
+    make({ id: "age", title: "Age", read: (row) => (row.last_write || row.first_time ? -(row.last_write || row.first_time) : null),
+      show: (row) => [age(row.last_write || row.first_time, now()) || "–"], tip: "Since something was last written" }),
     make({ id: "step", title: "Last step", read: (row) => row.last_step, show: (row) => [brief(row.last_step)] }),
     make({ id: "rate", title: "Throughput", read: (row) => rates(row)[0]?.[1] ?? null, better: 1,
       show: (row) => [rateText(row)] }),
@@ -189,4 +191,32 @@ export function shownColumns(columns, chosen, onlyDiffering) {
     return !["started", "ranks", "format"].includes(column.id) || (column.id === "ranks" && column.distinct > 1);
   });
   return onlyDiffering ? shown.filter((column) => column.distinct > 1) : shown;
+}
+
+/**
+ * How wide columns are, in pixels: that of the boxes, that of names, then the others. They are as wide as the texts of
+ * all rows need, so that nothing jumps while one scrolls.
+ *
+ * @param {Row[]} rows
+ * @param {Column[]} columns
+ * @param {Row | null} base the baseline
+ * @param {number} room in pixels
+ */
+export function columnWidths(rows, columns, base, room) {
+  let longest = 14;
+  for (const row of rows) longest = Math.max(longest, row.name.length);
+  const widths = [34, Math.min(340, Math.max(130, room * 0.32), longest * 7.2 + 44)];
+  for (const column of columns) {
+    let letters = column.title.length + 2;
+    if (column.kind !== "spark" && column.kind !== "badge") {
+      for (const row of rows.slice(0, MOST_MEASURED)) {
+        const parts = column.show === undefined ? [brief(column.read(row))] : column.show(row, base);
+        letters = Math.max(letters, parts.reduce((sum, part) => sum + (typeof part === "string" ? part : part.textContent ?? "").length, 0));
+      }
+    } else if (column.id === "health") {
+      for (const row of rows) letters = Math.max(letters, healthText(row).length + 2);
+    }
+    widths.push(Math.min(column.id === "health" ? 290 : 240, Math.max(KIND_WIDTH[column.kind], letters * 7.3 + 26)));
+  }
+  return widths;
 }

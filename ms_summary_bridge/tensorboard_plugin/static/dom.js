@@ -111,6 +111,16 @@ export function tick(label, isOn, act, tip) {
 }
 
 /**
+ * Lets something be drawn anew when there is another room for it; in the next frame, since it may change that room.
+ *
+ * @param {Element} place
+ * @param {() => void} act
+ */
+export function watchSize(place, act) {
+  new ResizeObserver(() => requestAnimationFrame(act)).observe(place);
+}
+
+/**
  * Gives the person a file.
  *
  * @param {string} name

@@ -1,5 +1,6 @@
 // The page "MindSpore": all runs in a table with their curves, or all about the one that is opened.
 
+import { ChangesCard, comparedPair } from "./changes.js";
 import { findColumns, shownColumns } from "./columns.js";
 import { PALETTE } from "./curves.js";
 import { button, element } from "./dom.js";
@@ -46,16 +47,17 @@ export class Page {
     this.toggle = button("", () => this.turnTheme());
     this.problem = element("div");
     this.advice = element("div");
-    this.toolbar = new Toolbar(change, { csv: () => this.saveTable(), keysShown: () => this.rows.map((row) => row.key) });
+    this.toolbar = new Toolbar(change, { csv: () => this.saveTable(), png: () => this.table.savePicture(this.toolbar.count.textContent ?? ""), keysShown: () => this.rows.map((row) => row.key) });
     this.table = new Table({
       open: (key) => this.change({ run: key }, true), check: (key) => this.change({ checked: turned(this.view.checked, key) }),
       checkAll: (keys, isOn) => this.change({ checked: [...this.view.checked.filter((key) => !keys.includes(key)), ...(isOn ? keys : [])] }),
       pin: (key) => this.change({ pinned: turned(this.view.pinned, key) }), hide: (key) => this.change({ hidden: turned(this.view.hidden, key) }),
-      base: (key) => this.change({ baseline: this.view.baseline === key ? "" : key }), sortBy: (id) => this.sortBy(id), fold: (title) => this.fold(title),
+      base: (key) => this.change({ baseline: this.view.baseline === key ? "" : key }), changes: () => this.turnChanges(), sortBy: (id) => this.sortBy(id), fold: (title) => this.fold(title),
     });
+    this.changes = new ChangesCard(this.knowledge, () => this.change({ changes: false }), fail);
     this.overlay = new Overlay(this.knowledge, change, fail);
     this.overlay.view = () => this.view;
-    this.runs = element("div", { class: "all-runs" }, element("section", { class: "card" }, this.toolbar.root, this.table.scroll), this.overlay.root);
+    this.runs = element("div", { class: "all-runs" }, element("section", { class: "card" }, this.toolbar.root, this.table.scroll), this.changes.root, this.overlay.root);
     this.one = new RunPage(this.knowledge, change, fail);
     document.body.append(element("main", {},
       element("header", {}, element("h1", {}, "MindSpore"), this.source, element("span", { class: "grow" }), this.status, this.toggle),
@@ -109,6 +111,10 @@ export class Page {
     this.change({ sort: sort === first ? second : sort === second ? "" : first });
   }
 
+  turnChanges() {
+    if (comparedPair(this.view)) this.change({ changes: !this.view.changes });
+  }
+
   /** @param {string} title of a group */
   fold(title) {
     this.closed = new Set(turned([...this.closed], title));
@@ -160,6 +166,7 @@ export class Page {
       usual: Object.fromEntries(knowledge.settings.map((one) => [one.name, one.usual])), colourOf: (key) => colours.get(key) ?? "",
       version: knowledge.version,
     });
+    this.changes.draw(view);
     this.overlay.draw(this.rows, view);
   }
 

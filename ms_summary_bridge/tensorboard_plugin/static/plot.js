@@ -1,6 +1,6 @@
 // A chart of curves, drawn by uPlot: zoom by dragging, back by a double click, values under the pointer or the arrow keys.
 
-import { element } from "./dom.js";
+import { element, watchSize } from "./dom.js";
 import { brief, duration, isNumber } from "./format.js";
 import { colour } from "./theme.js";
 import uPlot from "./vendor/uplot.js";
@@ -26,7 +26,7 @@ export class Plot {
     /** @type {Drawing | null} */
     this.drawing = null;
     this.shape = "";
-    new ResizeObserver(() => this.resize()).observe(this.root);
+    watchSize(this.root, () => this.resize());
   }
 
   /** @param {Drawing} drawing */

@@ -1,4 +1,4 @@
-// What a run's page tells in words: facts, alarms, damage, lineage, numbers of its tags, profiles.
+// What a run's page tells in words: facts, alarms, damage, lineage, numbers of its tags.
 
 import { button, card, element, foldedCard, pairs } from "./dom.js";
 import { brief, duration, exact, moment, plural, size } from "./format.js";
@@ -107,18 +107,6 @@ export function metricsCard({ metrics }, choose) {
   return card(`Metrics (${metrics.length})`, scroll("Metrics", element("table", { class: "metrics" },
     element("thead", {}, element("tr", {}, ...heads.map((head, index) => element("th", { scope: "col", class: index ? "number" : null }, head)))),
     element("tbody", {}, ...lines))));
-}
-
-/** @param {Run} run */
-export function profilesCard({ profiles, row }) {
-  if (!profiles.length) return foldedCard("Profiles", "No *_ascend_ms directory of MindSpore's profiler lies beside this run.");
-  const lines = profiles.map((one) => element("tr", {},
-    element("td", { title: one.path }, one.name), element("td", { class: "number" }, size(one.bytes)),
-    element("td", {}, element("a", { href: `profile?${new URLSearchParams({ key: row.key, number: String(one.number) })}`, download: "trace_view.json", "aria-label": `Download ${one.name}` }, "Download"))));
-  const made = card(`Profiles (${profiles.length})`, scroll("Profiles", element("table", {}, element("tbody", {}, ...lines))),
-    element("div", { class: "soft" }, "Open a trace_view.json in MindStudio Insight, chrome://tracing or ui.perfetto.dev."));
-  made.classList.add("profiles");
-  return made;
 }
 
 /**

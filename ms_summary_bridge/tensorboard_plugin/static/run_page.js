@@ -9,7 +9,8 @@ import { pageLinks } from "./links.js";
 import { brokenSteps, nonfiniteCard } from "./nonfinite.js";
 import { pipelineCard } from "./pipeline.js";
 import { Plot } from "./plot.js";
-import { alertsCard, backButton, factsCard, lineageCard, metricsCard, milestonesCard, profilesCard, readingCard } from "./run_cards.js";
+import { ProfilesCard } from "./profiles.js";
+import { alertsCard, backButton, factsCard, lineageCard, metricsCard, milestonesCard, readingCard } from "./run_cards.js";
 import { ask } from "./server.js";
 
 /** @typedef {import("./types").Run} Run */
@@ -52,6 +53,7 @@ export class RunPage {
     this.curve = element("section", { class: "card curve" }, element("div", { class: "controls" }, element("h3", {}, "Curve"), this.choice, element("span", { class: "grow" }), this.value),
       this.plot.root, this.empty, this.kinds);
     this.ranks = new RanksCard(fail);
+    this.profiles = new ProfilesCard(fail);
     this.cards = element("div");
     this.root = element("div", { class: "run" },
       element("div", { class: "controls run-head" }, backButton(() => this.change({ run: "" }, true)), this.title, this.badges, element("span", { class: "grow" }), this.links),
@@ -93,7 +95,7 @@ export class RunPage {
     const places = [...this.cards.querySelectorAll(".scroll")].map((each) => each.scrollTop);
     const cards = [alertsCard(run), readingCard(run), metricsCard(run, (tag) => this.choose(tag)), milestonesCard(run), factsCard(run), lineageCard(run)];
     const ranks = this.ranks.show(run, this.knowledge.now);
-    const wide = [nonfiniteCard(run.nonfinite), pipelineCard(run.pipeline), profilesCard(run)];
+    const wide = [nonfiniteCard(run.nonfinite), pipelineCard(run.pipeline), this.profiles.show(run)];
     /** @param {Element} one */
     const isFolded = (one) => one.tagName === "DETAILS";
     this.cards.replaceChildren(

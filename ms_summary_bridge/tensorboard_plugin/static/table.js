@@ -1,9 +1,10 @@
 // The table of runs. Only the lines that are on the screen are in the document, whatever number of runs there is.
 
-import { difference, healthText } from "./columns.js";
-import { element } from "./dom.js";
+import { columnWidths, difference } from "./columns.js";
+import { element, watchSize } from "./dom.js";
 import { brief, exact } from "./format.js";
 import { meanAndSpread } from "./query.js";
+import { MOST_LINES, tablePicture } from "./table_picture.js";
 
 /** @typedef {import("./types").Row} Row */
 /** @typedef {import("./types").Item} Item */
@@ -12,7 +13,6 @@ import { meanAndSpread } from "./query.js";
 
 const HEIGHT = 34;
 const BEYOND = 8;
-const KIND_WIDTH = { badge: 110, spark: 116, number: 90, text: 90 };
 
 /**
  * @typedef {object} Drawing
@@ -33,6 +33,7 @@ const KIND_WIDTH = { badge: 110, spark: 116, number: 90, text: 90 };
  * @property {(key: string) => void} pin
  * @property {(key: string) => void} hide
  * @property {(key: string) => void} base
+ * @property {() => void} changes
  * @property {(id: string) => void} sortBy
  * @property {(title: string) => void} fold
  */
@@ -54,12 +55,12 @@ export class Table {
     this.widths = element("colgroup");
     this.table = element("table", { class: "runs" }, this.widths, this.head, this.body);
     this.scroll = element("div", {
-      class: "scroll table", tabindex: 0, role: "region", "aria-label": "Runs: arrow keys move, Enter opens, Space checks, p pins, h hides, b is the baseline",
+      class: "scroll table", tabindex: 0, role: "region", "aria-label": "Runs: arrow keys move, Enter opens, Space checks, p pins, h hides, b is the baseline, d tells what changed between two",
       scroll: () => this.drawLines(), keydown: (event) => this.press(event),
     }, this.table);
     this.everything = element("input", { type: "checkbox", "aria-label": "Check all that are shown", change: () =>
       this.acts.checkAll(this.rowKeys(), this.everything.checked) });
-    new ResizeObserver(() => this.drawLines()).observe(this.scroll);
+    watchSize(this.scroll, () => this.drawLines());
   }
 
   rowKeys() {
@@ -82,25 +83,10 @@ export class Table {
     this.drawLines();
   }
 
-  /** Columns are as wide as the texts of all rows need, so that nothing jumps while one scrolls. */
   setWidths() {
-    const { items, columns } = /** @type {Drawing} */ (this.drawing);
+    const { items, columns, base } = /** @type {Drawing} */ (this.drawing);
     const rows = items.flatMap((item) => (item.kind === "row" ? [item.row] : item.rows.slice(0, 1)));
-    let longest = 14;
-    for (const row of rows) longest = Math.max(longest, row.name.length);
-    const widths = [34, Math.min(340, Math.max(130, this.scroll.clientWidth * 0.4), longest * 7.2 + 44)];
-    for (const column of columns) {
-      let letters = column.title.length + 2;
-      if (column.kind !== "spark" && column.kind !== "badge") {
-        for (const row of rows.slice(0, 300)) {
-          const parts = column.show === undefined ? [brief(column.read(row))] : column.show(row, this.drawing?.base ?? null);
-          letters = Math.max(letters, parts.reduce((sum, part) => sum + (typeof part === "string" ? part : part.textContent ?? "").length, 0));
-        }
-      } else if (column.id === "health") {
-        for (const row of rows) letters = Math.max(letters, healthText(row).length + 2);
-      }
-      widths.push(Math.min(column.id === "health" ? 290 : 240, Math.max(KIND_WIDTH[column.kind], letters * 7.3 + 26)));
-    }
+    const widths = columnWidths(rows, columns, base, this.scroll.clientWidth);
     this.table.style.width = `${widths.reduce((sum, width) => sum + width, 0)}px`;
     this.widths.replaceChildren(...widths.map((width) => {
       const made = element("col");
@@ -253,6 +239,15 @@ export class Table {
     this.drawLines();
   }
 
+  /** @param {string} title */
+  savePicture(title) {
+    if (this.drawing === null) return;
+    const { items } = this.drawing;
+    const lines = items.slice(0, MOST_LINES).map((item, index) => this.makeLine(item, index));
+    const widths = [...this.widths.children].map((column) => parseFloat(/** @type {HTMLElement} */ (column).style.width));
+    tablePicture(title, widths, this.head.children[0], lines, items.length - lines.length);
+  }
+
   /** @param {KeyboardEvent} event */
   press(event) {
     this.scroll.classList.remove("unasked");
@@ -271,6 +266,7 @@ export class Table {
       return;
     }
     const item = items[at];
+    if (event.key === "d") this.acts.changes();
     if (item === undefined || event.target !== this.scroll) return;
     const act = this.actOf(event.key, item);
     if (act === null) return;

@@ -1,5 +1,6 @@
 // What stands above the table: search, filters, groups, the choice of columns, and what can be done with checked runs.
 
+import { comparedPair } from "./changes.js";
 import { button, element, select, tick } from "./dom.js";
 import { plural } from "./format.js";
 import { HEALTHS, healthsOf } from "./query.js";
@@ -25,7 +26,7 @@ const MOST_GROUPS = 30;
 export class Toolbar {
   /**
    * @param {(change: Partial<View>) => void} change
-   * @param {{csv: () => void, keysShown: () => string[]}} acts
+   * @param {{csv: () => void, png: () => void, keysShown: () => string[]}} acts
    */
   constructor(change, acts) {
     this.change = change;
@@ -43,7 +44,8 @@ export class Toolbar {
     this.count = element("h3", { role: "status" });
     this.root = element("div", { class: "toolbar" },
       element("div", { class: "controls" }, this.count, this.search, this.regex, this.error, element("span", { class: "grow" }), this.choices,
-        this.picker.root, button("CSV", () => this.acts.csv(), { title: "Save what the table shows" })),
+        this.picker.root, button("CSV", () => this.acts.csv(), { title: "Save what the table shows, for a spreadsheet" }),
+        button("PNG", () => this.acts.png(), { title: "Save what the table shows, as a picture" })),
       this.filters, this.chosen);
     this.mark = "";
     this.chosenMark = "";
@@ -106,8 +108,8 @@ export class Toolbar {
 
   /** @param {View} view */
   drawChosen(view) {
-    const { checked, hidden, pinned, baseline, showHidden } = view;
-    const mark = JSON.stringify([checked, hidden, pinned, baseline, showHidden]);
+    const { checked, hidden, pinned, baseline, showHidden, changes } = view;
+    const mark = JSON.stringify([checked, hidden, pinned, baseline, showHidden, changes]);
     if (mark === this.chosenMark) return;
     this.chosenMark = mark;
     const isPinned = checked.length > 0 && checked.every((key) => pinned.includes(key));
@@ -117,6 +119,7 @@ export class Toolbar {
       button("Hide", () => this.change({ hidden: [...new Set([...hidden, ...checked])], checked: [] })),
       button("Show only these", () => this.change({ hidden: this.acts.keysShown().filter((key) => !checked.includes(key)) })),
       checked.length === 1 ? button("Baseline", () => this.change({ baseline: checked[0] }), { title: "Compare all others with this one" }) : null,
+      comparedPair(view) ? button("What changed", () => this.change({ changes: !changes }), { title: "What is different between the two, and from which step their losses part (d)", "aria-pressed": changes }) : null,
       button("Uncheck", () => this.change({ checked: [] })),
     ] : [];
     if (baseline) parts.push(button("No baseline", () => this.change({ baseline: "" })));

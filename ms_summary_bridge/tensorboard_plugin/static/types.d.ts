@@ -41,13 +41,23 @@ export interface Rank {
   loss: number | string | null; loss_step: number | null; rate: number | null; rate_unit: string;
   memory: number | null; last_time: number;
 }
+export interface RankOfAggregate {
+  rank: number; values: number; last_step: number | null; gaps: number; last_share: number;
+  first_bad: { tag: string; step: number; value: string } | null;
+}
+export interface Aggregate { path: string; tags: string[]; missing: number[]; ranks: RankOfAggregate[] }
 export interface Operation { name: string; parameters: [string, string][] }
 export interface Stage extends Operation { operations: Operation[]; sampler: Operation | null; branches: Stage[][] }
 export interface Alert {
   rule: string | null; severity: string | null; step: number | string | null; rank: number | null; wall_time: number;
   message: string | null; advice: string | null;
 }
-export interface Profile { number: number; name: string; path: string; bytes: number }
+export interface Profile { number: number; name: string; directory: string; path: string; bytes: number }
+export interface ProfileTimes {
+  rank: number | null; steps: number; source: string; problems: string[];
+  parts: { name: string; mean_us: number; share: number | null }[];
+  operators: { type: string; core: string; count: number; total_us: number; share: number }[];
+}
 export interface Reading {
   damaged: { file: string; start: number; end: number; reason: string }[]; damaged_count: number;
   incomplete: { file: string; offset: number }[]; lost: string[]; problems: string[];
@@ -64,7 +74,7 @@ export interface Run {
   };
   pipeline: { stages: Stage[]; error: string };
   nonfinite: { tags: number; affected: number; charts: NonFiniteChart[] };
-  metrics: Metric[]; timeline: Happening[]; ranks: Rank[]; heat_tags: string[]; profiles: Profile[];
+  metrics: Metric[]; timeline: Happening[]; ranks: Rank[]; heat_tags: string[]; profiles: Profile[]; aggregate: Aggregate | null;
   reading: Reading; journal: Journal | null;
 }
 export interface Series { key: string; steps: number[]; times: number[]; values: (number | null)[] }
@@ -75,13 +85,17 @@ export interface MetricOfRuns {
     min_step: number | null; max: number | null; max_step: number | null; mean: number | null;
   }>;
 }
-export interface HeatMap { tag: string; ranks: number[]; steps: number[]; values: (number | string | null)[][] }
+export interface Changes {
+  same: boolean; a: string; b: string; problems: string[]; loss_text: string; texts: [string | null, string | null][];
+  changes: { section: string; name: string; a: unknown; b: unknown }[];
+}
+export interface HeatMap { tag: string; ranks: (number | string)[]; steps: number[]; values: (number | string | null)[][] }
 
 // What the address of the page holds.
 export interface View {
   run: string; query: string; isRegex: boolean; states: string[]; healths: string[]; columns: string[] | null;
   onlyDiffering: boolean; sort: string; group: string; pinned: string[]; hidden: string[]; showHidden: boolean;
-  baseline: string; checked: string[]; charts: string[]; axis: "step" | "time"; log: boolean; outliers: boolean; smoothing: number;
+  baseline: string; checked: string[]; changes: boolean; charts: string[]; axis: "step" | "time"; log: boolean; outliers: boolean; smoothing: number;
 }
 export interface Column {
   id: string; title: string; kind: "text" | "number" | "badge" | "spark"; group: string; tip: string;

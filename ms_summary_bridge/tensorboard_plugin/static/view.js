@@ -11,14 +11,14 @@ const PREFIX = "p.mindspore.";
 /** @type {View} */
 export const PLAIN = Object.freeze({
   run: "", query: "", isRegex: false, states: [], healths: [], columns: null, onlyDiffering: false, sort: "", group: "",
-  pinned: [], hidden: [], showHidden: false, baseline: "", checked: [], charts: [""], axis: "step", log: false,
-  outliers: false,  smoothing: 0,
+  pinned: [], hidden: [], showHidden: false, baseline: "", checked: [], changes: false, charts: [""], axis: "step", log: false,
+  outliers: false, smoothing: 0,
 });
 
 /** @type {Record<keyof View, string>} */
 const NAMES = {
   run: "run", query: "q", isRegex: "re", states: "state", healths: "health", columns: "cols", onlyDiffering: "diff",
-  sort: "sort", group: "group", pinned: "pin", hidden: "hide", showHidden: "all", baseline: "base", checked: "check",
+  sort: "sort", group: "group", pinned: "pin", hidden: "hide", showHidden: "all", baseline: "base", checked: "check", changes: "changes",
   charts: "chart", axis: "x", log: "log", outliers: "out", smoothing: "smooth",
 };
 const REMEMBERED = /** @type {(keyof View)[]} */ (["columns", "onlyDiffering"]);

@@ -1,0 +1,127 @@
+"""When the page of the TensorBoard plugin shows its first row, with many runs, in Chromium.
+
+A second is the target, from when TensorBoard has made the page's frame to the frame in which the first rows are drawn:
+the very first time, when nothing was read, and when all is known. How long TensorBoard itself takes to come so far is
+told beside it. An answer when nothing has changed is to be below 50 KB.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+from urllib.parse import quote
+
+import msgspec
+import numpy as np
+import psutil
+
+from benchmarks.summary_files import histogram_summaries, scalar_summaries, write_summary_file
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+__all__ = ["Paints", "can_be_measured", "measure_paints", "write_runs"]
+
+TARGET_SECS = 1.0
+TARGET_IDLE_BYTES = 50_000
+_RUN_BYTES = 100_000
+_TOLD = """if (window !== window.top) {
+    const look = () => {
+        if (!document.querySelector('table.runs tbody tr[data-key]')) return requestAnimationFrame(look);
+        requestAnimationFrame(() => setTimeout(() => {
+            const now = performance.timeOrigin + performance.now();
+            window.top.painted = [now - performance.timeOrigin, now - window.top.performance.timeOrigin];
+        }));
+    };
+    requestAnimationFrame(look);
+}"""
+
+
+class Paints(msgspec.Struct):
+    """What was measured; seconds."""
+
+    runs: int
+    first: float
+    """Until the first row, the first time that anybody asks."""
+    known: list[float]
+    """The same when all is known."""
+    with_tensorboard: float
+    """With what TensorBoard takes until it makes the page's frame; the median of those when all is known."""
+    server_cpu: float
+    """Processor time of the server for one of these, TensorBoard's own answers included; the median."""
+    answer_bytes: int
+    """Of all rows, before compression."""
+    idle_bytes: int
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the targets are reached; of what was measured again and again, the median counts."""
+        return max(self.first, statistics.median(self.known)) <= TARGET_SECS and self.idle_bytes <= TARGET_IDLE_BYTES
+
+
+def can_be_measured() -> str:
+    """Returns why it cannot be measured here; empty if it can."""
+    import importlib.util
+    import shutil
+
+    if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
+        return "Chromium is not installed"
+    missing = [name for name in ("playwright", "tensorboard") if importlib.util.find_spec(name) is None]
+    return f"{' and '.join(missing)}: not installed" if missing else ""
+
+
+def write_runs(logdir: Path, runs: int) -> None:
+    """Writes runs of 100 KB, of scalars with some histograms, in ten folders."""
+    summaries = scalar_summaries(4, 400) + histogram_summaries(20)
+    order = np.random.default_rng(4).permutation(len(summaries))
+    summaries = [summaries[index] for index in order]
+    for number in range(runs):
+        first = number % 50
+        place = logdir / f"sweep{number % 10}" / f"run-{number:04d}"
+        write_summary_file(place, summaries[first:] + summaries[:first], size=_RUN_BYTES)
+
+
+def measure_paints(runs: int, times: int) -> Paints:
+    """Measures one server with so many runs: the first time, then so many times when all is known."""
+    from tests.pages import open_page
+    from tools.tensorboard_api import running_tensorboard
+
+    with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
+        logdir = Path(scratch) / "logs"
+        write_runs(logdir, runs)
+        own = {"XDG_CACHE_HOME": str(Path(scratch) / "cache"), "TMPDIR": scratch}
+        with (
+            open_page() as page,  # before: Chromium's own temporary paths must not be long
+            mock.patch.dict(os.environ, own),
+            running_tensorboard(logdir, Path(scratch) / "log") as client,
+        ):
+            page.add_init_script(_TOLD)
+            first, _, _ = _paint(page, client.url)
+            client.wait_json(
+                "data/plugin/mindspore/runs", lambda found: found["is_known"] and not found["unread"], timeout_secs=600
+            )
+            known = [_paint(page, client.url) for _ in range(times)]
+            answer = client.get("data/plugin/mindspore/runs")
+            cursor = msgspec.json.decode(answer)["cursor"]
+            idle = client.get(f"data/plugin/mindspore/runs?cursor={quote(cursor)}")
+    secs, whole, cpu = zip(*known, strict=True)
+    return Paints(runs, first, list(secs), statistics.median(whole), statistics.median(cpu), len(answer), len(idle))
+
+
+def _paint(page: Page, url: str) -> tuple[float, float, float]:
+    """Returns seconds until the first row, the same with TensorBoard's own, and processor time of the server."""
+    server = [one for one in psutil.Process().children() if "tensorboard" in " ".join(one.cmdline())]
+    before = _cpu(server)
+    page.goto("about:blank")
+    page.goto(f"{url}/#mindspore")
+    page.wait_for_function("window.painted")
+    own, whole = page.evaluate("window.painted")
+    return own / 1000, whole / 1000, _cpu(server) - before
+
+
+def _cpu(processes: list[Any]) -> float:
+    return sum(sum(process.cpu_times()[:2]) for process in processes)
