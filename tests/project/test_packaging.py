@@ -413,9 +413,21 @@ def test_what_the_container_runs_shows_a_summary_directory(programs: Path, tmp_p
 
 
 def test_each_host_runs_what_everybody_runs() -> None:
-    github = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
-    gitee = yaml.safe_load((ROOT / ".workflow" / "ci.yml").read_text(encoding="utf-8"))
-    assert {"run": ".ci/run"} in github["jobs"]["linux"]["steps"]
+    github, gitcode, gitee = (
+        yaml.safe_load((ROOT / name / "ci.yml").read_text(encoding="utf-8"))
+        for name in (".github/workflows", ".gitcode/workflows", ".workflow")
+    )
+    for host in (github, gitcode):
+        steps = host["jobs"]["linux"]["steps"]
+        assert [step["run"] for step in steps if "run" in step] == [".ci/run"]
+        assert [step["uses"].partition("@")[0].rpartition("/")[2] for step in steps[:2]] == ["checkout", "setup-python"]
+        assert {*host[True]} == {"push", "pull_request"}  # YAML takes the word `on` for true
     assert [step["commands"] for stage in gitee["stages"] for step in stage["steps"]] == [[".ci/run"]]
+    versions = [
+        steps[1]["with"]["python-version"] for steps in (h["jobs"]["linux"]["steps"] for h in (github, gitcode))
+    ]
+    versions += [step["pythonVersion"] for stage in gitee["stages"] for step in stage["steps"]]
+    assert len(set(versions)) == 1
+    assert int(versions[0].removeprefix("3.")) in release.MINORS
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
     assert "exec ./tools/test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
