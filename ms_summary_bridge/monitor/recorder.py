@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ms_summary_bridge.errors import counted
 from ms_summary_bridge.monitor.alarms.actions.message import AlertSource
 from ms_summary_bridge.monitor.alarms.alarm_sink import AlarmSink
 from ms_summary_bridge.monitor.alarms.alarms import Alarms
@@ -337,7 +338,7 @@ class Recorder:
 
     def take_all(self, step: int, values: dict[str, float], text: str) -> None:
         """Takes the values of a step over all ranks, by names below `all/`, and the same in words."""
-        said = f"all {self.training.ranks} ranks at step {step}: {text}"
+        said = f"all {counted(self.training.ranks, 'rank')} at step {step}: {text}"
         steps = self.config.aggregate_steps
         sample = Sample(step=step, interval_steps=steps, values=values, of_all=said)
         sample.wall_time, sample.monotonic = self._wall_clock(), self._clock()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fnmatch
+import importlib.util
 import json
 import os
 import re
@@ -20,6 +22,7 @@ import yaml
 import ms_summary_bridge
 from tests.mindspore_run import scalars, write_summary
 from tests.project.test_public_names import CALLBACKS
+from tests.project.test_readme import make_environment
 from tools import release
 from tools.tensorboard_api import TensorBoardClient, stop_process
 
@@ -371,27 +374,62 @@ def test_the_dockerfile_is_sound(tmp_path: Path) -> None:
     assert {".git", ".venvs"} <= set(ignored)
 
 
+def ignored_by_docker(name: str) -> bool:
+    """Whether .dockerignore keeps a file out of what is copied; it has names, `**/` and `*` alone."""
+    patterns = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
+    parts = name.split("/")
+    return any(
+        fnmatch.fnmatchcase(part, pattern.removeprefix("**/"))
+        for pattern in patterns
+        for part in (parts if pattern.startswith("**/") else parts[:1])
+    )
+
+
+@pytest.fixture(scope="module")
+def container(clean: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What the instructions of the Dockerfile make, below a directory instead of `/`; returns the variables for it.
+
+    The requirements are those installed here, since a test downloads nothing, and no user is added.
+    """
+    root = tmp_path_factory.mktemp("container")
+    variables = {**os.environ, "PYTHONPATH": "", **make_environment(root / "environment")}
+    programs = root / "programs"
+    programs.mkdir()
+    (programs / "useradd").write_text(f'#!/bin/sh\necho "$@" >{root}/users\n')
+    (programs / "useradd").chmod(0o755)
+    variables["PATH"] = f"{programs}:{variables['PATH']}"
+    for name, arguments in instructions():
+        if name == "COPY" and not arguments.startswith("--from"):
+            for path in release.committed(clean):
+                if not ignored_by_docker(path):
+                    (root / "src" / path).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(clean / path, root / "src" / path)
+        elif name == "RUN":
+            line = re.sub(r"(?<![\w.*])/(?=src|wheels)", f"{root}/", arguments)
+            subprocess.run(["sh", "-ec", line], env=variables, check=True, timeout=240, cwd=root, capture_output=True)
+        elif name == "USER":
+            assert (root / "users").read_text().split()[-1] == arguments
+    return variables
+
+
 @pytest.mark.tensorboard
-def test_what_the_container_runs_shows_a_summary_directory(programs: Path, tmp_path: Path) -> None:
+@pytest.mark.skipif(importlib.util.find_spec("setuptools") is None, reason="setuptools is not installed")
+def test_what_the_container_runs_shows_a_summary_directory(container: dict[str, str], tmp_path: Path) -> None:
     write_summary(tmp_path / "logs" / "run", scalars("loss", range(5)))
     found = dict(instructions())
     command = [*json.loads(found["ENTRYPOINT"]), *json.loads(found["CMD"])]
     assert command[2] == "/logs"
     assert command[-1] == found["EXPOSE"]
     command[2], command[-1] = str(tmp_path / "logs"), "0"
-    tools = Path(sys.executable).parent
+    command[0] = str(shutil.which(command[0], path=container["PATH"]))
+    assert Path(command[0]).is_relative_to(container["HOME"]), "another one than it has installed"
     with (tmp_path / "said.txt").open("w") as said:
         process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
             stderr=said,
             text=True,
-            env={
-                **os.environ,
-                "PATH": f"{programs}:{tools}:{os.environ['PATH']}",
-                "HOME": str(tmp_path),
-                "XDG_CACHE_HOME": "",
-            },
+            env={**container, "XDG_CACHE_HOME": str(tmp_path)},
             cwd=tmp_path,
             start_new_session=True,
         )

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ms_summary_bridge.errors import NoEventsError, UsageError
+from ms_summary_bridge.errors import NoEventsError, UsageError, counted
 from ms_summary_bridge.files.arguments import check_path
 from ms_summary_bridge.files.event_file import Path
 from ms_summary_bridge.states.compare.training import Series, Training, find_trainings, read_training
@@ -99,7 +99,10 @@ def _read_one(path: str) -> Training:
         raise NoEventsError(f"{path}: no training was found below it")
     if len(found) > 1:
         names = ", ".join(one.found.name for one in found[:5])
-        raise UsageError(f"{path}: {len(found)} trainings are below it ({names}, ...): name the directory of one")
+        raise UsageError(
+            f"{path}: {counted(len(found), 'training is', 'trainings are')} below it ({names}, ...): "
+            "name the directory of one"
+        )
     return read_training(found[0])
 
 
@@ -236,7 +239,7 @@ def render_diff(diff: Diff) -> Iterator[str]:
     elif not loss.common:
         yield f"loss: {loss.tag_a} and {loss.tag_b} have no step in common"
     elif loss.first_difference is None:
-        yield f"loss: the same numbers at all {loss.common} common steps"
+        yield f"loss: the same numbers at all {counted(loss.common, 'common step')}"
     else:
         names = loss.tag_a if loss.tag_a == loss.tag_b else f"{loss.tag_a}, {loss.tag_b}"
         apart = "but within their noise" if loss.parts_at is None else f"and apart from step {loss.parts_at} on"
