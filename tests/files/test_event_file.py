@@ -516,7 +516,7 @@ def test_full_disk_leaves_whole_records_and_loses_none(
         for payload in (b"one", b"two", b"six"):
             writer.write(payload)
     if room < len(whole):
-        with pytest.raises(LogdirError, match=r"events: cannot be written: No space left on device; [\d,]+ bytes are in"):
+        with pytest.raises(LogdirError, match=r"events: cannot be written: No space left .*; [\d,]+ bytes are in"):
             writer.flush()
         size = path.stat().st_size
         assert size == (room // 19 * 19 if can_truncate else room)
