@@ -14,6 +14,7 @@ import sys
 import sysconfig
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -162,39 +163,48 @@ def ready(clean: Path, tmp_path: Path) -> Path:
 FAST = ["version", "changelog", "tree"]
 
 
-def plant_tag(tree: Path) -> str:
+def change(tree: Path, name: str, old: str, new: str) -> None:
+    """Commits a change of a file."""
+    text = (tree / name).read_text(encoding="utf-8")
+    assert old in text
+    (tree / name).write_text(text.replace(old, new, 1), encoding="utf-8")
+    git("commit", "-qam", "change", cwd=tree)
+
+
+def plant_tag(tree: Path) -> None:
     git("tag", f"v{release.read_version(tree)}", cwd=tree)
-    return "version"
 
 
-def plant_version(tree: Path) -> str:
-    (tree / "ms_summary_bridge" / "_version.py").write_text('__version__ = "1.2-final"\n')
-    git("commit", "-qam", "version", cwd=tree)
-    return "version"
+def plant_version(tree: Path) -> None:
+    change(tree, "ms_summary_bridge/_version.py", f'"{release.read_version(tree)}"', '"1.2-final"')
 
 
-def plant_undated(tree: Path) -> str:
-    path = tree / "CHANGELOG.md"
-    path.write_text(path.read_text().replace("2030-01-31", "Unreleased"))
-    git("commit", "-qam", "undated", cwd=tree)
-    return "changelog"
+def plant_raised_version(tree: Path) -> None:
+    change(tree, "ms_summary_bridge/_version.py", f'"{release.read_version(tree)}"', '"9.8.7"')
 
 
-def plant_empty_entry(tree: Path) -> str:
-    path = tree / "CHANGELOG.md"
-    path.write_text(path.read_text().replace("2030-01-31\n", "2030-01-31\n\n## [0.0.1] - 2029-01-31\n"))
-    git("commit", "-qam", "empty", cwd=tree)
-    return "changelog"
+def plant_another_version_in_setup(tree: Path) -> None:
+    change(tree, "setup.py", "version=VERSION", 'version="9.8.7"')
 
 
-def plant_change(tree: Path) -> str:
+def plant_no_entry(tree: Path) -> None:
+    change(tree, "CHANGELOG.md", f"## [{release.read_version(tree)}] - 2030-01-31", "")
+
+
+def plant_undated(tree: Path) -> None:
+    change(tree, "CHANGELOG.md", "2030-01-31", "Unreleased")
+
+
+def plant_empty_entry(tree: Path) -> None:
+    change(tree, "CHANGELOG.md", "2030-01-31\n", "2030-01-31\n\n## [0.0.1] - 2029-01-31\n")
+
+
+def plant_change(tree: Path) -> None:
     (tree / "README.md").write_text("new")
-    return "tree"
 
 
-def plant_file(tree: Path) -> str:
+def plant_file(tree: Path) -> None:
     (tree / "new.py").write_text("")
-    return "tree"
 
 
 def test_a_release_that_is_ready_passes(ready: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -203,18 +213,44 @@ def test_a_release_that_is_ready_passes(ready: Path, capsys: pytest.CaptureFixtu
     assert [line.split()[:2] for line in lines] == [[name, "ok"] for name in FAST]
 
 
-@pytest.mark.parametrize(
-    "plant", [plant_tag, plant_version, plant_undated, plant_empty_entry, plant_change, plant_file],
-    ids=lambda plant: plant.__name__,
-)  # fmt: skip
-def test_what_is_not_ready_is_named(plant: object, ready: Path) -> None:
-    assert callable(plant)
-    step = plant(ready)
-    results = {name: (word, lines) for name, word, _, lines in release.check(ready, FAST)}
-    assert results[step][0] == "FAILED"
-    assert results[step][1]
-    others = {"version": {"changelog"} if plant is plant_version else set()}.get(step, set())
-    assert all(word == "ok" for name, (word, _) in results.items() if name not in {step, *others})
+PLANTS: dict[Callable[[Path], None], dict[str, str]] = {
+    plant_tag: {"version": "is there already: raise the version in _version.py"},
+    plant_version: {"version": "'1.2-final' is not like 1.2.3", "changelog": "the version is 1.2-final"},
+    plant_raised_version: {"changelog": "the version is 9.8.7"},
+    plant_another_version_in_setup: {"version": "setup.py says 9.8.7, _version.py"},
+    plant_no_entry: {"changelog": "the top entry is for nothing"},
+    plant_undated: {"changelog": "has no date: write ## ["},
+    plant_empty_entry: {"changelog": "says nothing"},
+    plant_change: {"tree": "README.md"},
+    plant_file: {"tree": "new.py"},
+}
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
+def test_what_is_not_ready_is_named(plant: Callable[[Path], None], ready: Path) -> None:
+    plant(ready)
+    failed = {name: lines for name, word, _, lines in release.check(ready, FAST) if word == "FAILED"}
+    assert failed.keys() == PLANTS[plant].keys()
+    for name, words in PLANTS[plant].items():
+        assert words in "\n".join(failed[name])
+
+
+def test_a_page_with_a_lost_link_stops_a_release(ready: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The site itself would not be built either: test_site.py plants that, which takes longer."""
+    monkeypatch.setattr(release, "DOCUMENTS", ["test_links"])
+    (ready / "docs" / "index.md").write_text("# Title\n\n[there](gone.md)\n", encoding="utf-8")
+    ((_, word, _, lines),) = release.check(ready, ["docs"])
+    assert word == "FAILED"
+    assert "gone.md: no such file" in "\n".join(lines)
+
+
+@pytest.mark.slow
+def test_a_wheel_that_setup_makes_without_a_file_stops_a_release(ready: Path) -> None:
+    pytest.importorskip("build")
+    change(ready, "setup.py", '            "viewers/mindinsight.txt",\n', "")
+    ((_, word, _, lines),) = release.check(ready, ["build"])
+    assert word == "FAILED"
+    assert "wheel: missing ['ms_summary_bridge/viewers/mindinsight.txt']" in "\n".join(lines)
 
 
 def test_a_failing_program_fails_its_step_and_not_the_others(ready: Path, monkeypatch: pytest.MonkeyPatch) -> None:
