@@ -41,6 +41,7 @@ DOCUMENTS = [
     "test_claims",
     "test_claimed_numbers",
     "test_links",
+    "test_manual",
     "test_project",
     "test_versions",
     "test_formats_page",
