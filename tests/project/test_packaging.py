@@ -382,6 +382,24 @@ try {name} export --format p
     ]
 
 
+@pytest.mark.parametrize("shell", ["zsh", "fish", "pwsh"])
+def test_other_shells_get_the_same_answers(shell: str, programs: Path, tmp_path: Path) -> None:
+    """As the lines that --install-completion writes for them ask, whether or not the shell is installed here."""
+    for typed, wanted in (("con", ["convert", "config"]), ("export --format p", ["parquet"])):
+        asked = {
+            "_MSB_COMPLETE": f"complete_{shell}",
+            "_TYPER_COMPLETE_ARGS": f"msb {typed}",
+            "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+            "_TYPER_COMPLETE_WORD_TO_COMPLETE": typed.split()[-1],
+        }
+        variables = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT), **asked}
+        said = subprocess.run(
+            [programs / "msb"], env=variables, capture_output=True, text=True, timeout=60, cwd=tmp_path
+        )
+        words = re.findall(r'(?:^|[("])([a-z]+)(?=[":\t]|$)', said.stdout, re.MULTILINE)
+        assert words == wanted, said.stdout
+
+
 # ---------------------------------------------------------------- the container
 
 
