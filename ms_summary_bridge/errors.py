@@ -70,12 +70,19 @@ __all__ = [
     "WriteError",
     "can_record",
     "check_recording",
+    "counted",
     "has_mindspore",
     "lazy_names",
     "load_name",
 ]
 
 _Logdir = TypeVar("_Logdir", bound="LogdirError")
+
+
+def counted(count: float, one: str, many: str = "") -> str:
+    """Returns a whole number with what it counts, for messages; `many` is `one` with an s unless given."""
+    number = f"{count:,.0f}"
+    return f"{number} {one if number == '1' else many or one + 's'}"
 
 
 class BridgeError(Exception):

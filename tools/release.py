@@ -5,11 +5,13 @@ Usage: tools/release --check [STEP...]     default: all of them
   version    it is one that pip sorts, setup.py says the same, and no tag has it yet
   changelog  the top entry has the version and a date, and says something
   tree       all is committed
-  docs       the pages are whole, their claims have tests, the protos are new; the site builds without a warning
+  docs       the pages are whole, their links lead somewhere, their claims have tests, the protos are new; the site
+             builds without a warning
   security   bandit finds nothing in the package, and pip-audit nothing in what it needs, where an index answers
   build      wheel and sdist from a clean copy of the commit: what is in them, and what a package index shows of them
-  install    the wheel alone, in an environment of its own on each Python 3.10 to 3.13 found here: a log is read
-  sdist      the tests of the sdist run, from it
+  install    on each Python 3.10 to 3.13 found here, in an environment of its own: the same wheel and sdist are built,
+             the wheel alone reads a log, and the tests of the sdist that need no training run from it
+  sdist      more tests of the sdist run from it, with all that the tests need
 
 The last lines tell how each ended; the exit code is 1 where one failed. `tools/test` has the tests themselves.
 """
@@ -40,6 +42,8 @@ LEFT_OUT = {".gitcode", ".github", ".workflow", ".ci"}
 DOCUMENTS = [
     "test_claims",
     "test_claimed_numbers",
+    "test_links",
+    "test_manual",
     "test_project",
     "test_versions",
     "test_formats_page",
@@ -141,11 +145,27 @@ def find_repository(root: Path) -> str:
     return run(sys.executable, "-c", program, cwd=root).strip()
 
 
-def build(tree: Path, out: Path, repository: str) -> tuple[Path, Path]:
-    """Makes the sdist of a tree, and the wheel of the sdist; returns both."""
-    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", out, tree, MSB_REPOSITORY=repository)
+def build(tree: Path, out: Path, repository: str, python: Path = Path(sys.executable)) -> tuple[Path, Path]:
+    """Makes the sdist of a tree, and the wheel of the sdist, with a Python that has what builds them; returns both."""
+    command = [python, "-m", "build", "--no-isolation", "--outdir", out, tree]
+    run(*command, cwd=tree, MSB_REPOSITORY=repository, PYTHONPATH="")
     (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
     return wheel, sdist
+
+
+def contents_of(wheel: Path) -> dict[str, bytes]:
+    """Returns the files of a wheel by name, but for those that say which tool made it."""
+    with zipfile.ZipFile(wheel) as file:
+        names = [name for name in file.namelist() if not name.endswith(("/WHEEL", "/RECORD", "/METADATA"))]
+        return {name: file.read(name) for name in names}
+
+
+def unpack(sdist: Path, directory: Path) -> Path:
+    """Unpacks an sdist, and returns the directory in it."""
+    with tarfile.open(sdist) as tar:
+        tar.extractall(directory, filter="data")
+    (tree,) = directory.iterdir()
+    return tree
 
 
 def metadata_of(wheel: Path) -> Message:
@@ -212,28 +232,57 @@ def find_pythons() -> dict[int, Path]:
     return pythons
 
 
-def install(python: Path, directory: Path, *packages: object) -> Path:
+def make_environment(python: Path, directory: Path, *packages: object) -> Path:
     """Makes an environment with packages, and returns its Python."""
     run(python, "-m", "venv", directory)
     inside = directory / "bin" / "python"
-    # Neither PYTHONPATH nor the directory may lead to this checkout: pip would find the package installed already.
-    run(inside, "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages, cwd=directory, PYTHONPATH="")
+    install(inside, *packages)
     return inside
 
 
-def check_install(python: Path, wheel: Path, log: Path, directory: Path, version: str) -> None:
-    """Installs a wheel alone, and reads a log with it; a failure is a RuntimeError."""
-    inside = install(python, directory, wheel)
+def install(inside: Path, *packages: object) -> None:
+    """Installs packages into the environment of a Python."""
+    command = (inside, "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages)
+    # Neither PYTHONPATH nor the directory may lead to this checkout: pip would find the package installed already.
+    run(*command, cwd=inside.parent, PYTHONPATH="")
+
+
+def check_python(python: Path, release: Release, log: Path, directory: Path) -> None:
+    """Builds with a Python, installs the wheel alone, reads a log, and tests the sdist; a failure is a RuntimeError."""
+    builder = make_environment(python, directory / "builder", "build", "setuptools>=64", "wheel")
+    tree = export_commit(release.root, directory / "clean" / "tree")
+    wheel, sdist = build(tree, directory / "dist", find_repository(release.root), builder)
+    if contents_of(wheel) != contents_of(release.built[0]):
+        raise RuntimeError(f"its {wheel.name} has other files than that of Python {sys.version.split()[0]}")
+
+    inside = make_environment(python, directory / "venv", wheel)
 
     def try_it(*command: object) -> str:
         return run(*command, cwd=directory, PYTHONPATH="").strip()
 
     try_it(inside, "-m", "pip", "check")
+    version = read_version(release.root)
     said = try_it(inside, "-W", "error", "-c", SMOKE, log)
-    if said != version or try_it(directory / "bin" / "msb", "--version") != version:
+    if said != version or try_it(directory / "venv" / "bin" / "msb", "--version") != version:
         raise RuntimeError(f"the installed one says {said}")
-    try_it(directory / "bin" / "ms-summary-bridge", "convert", log, directory / "converted")
-    try_it(directory / "bin" / "ms-summary-bridge", "verify", log, directory / "converted")
+    try_it(directory / "venv" / "bin" / "ms-summary-bridge", "convert", log, directory / "converted")
+    try_it(directory / "venv" / "bin" / "ms-summary-bridge", "verify", log, directory / "converted")
+
+    unpacked = unpack(sdist, directory / "sdist")
+    install(inside, f"{wheel}[tensorboard,parquet]", "pytest>=8.0", "pytest-timeout>=2.3")
+    room = unpacked / "tests" / "any_system"
+    run(
+        inside,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        f"--confcutdir={room}",
+        room,
+        cwd=unpacked,
+        PYTHONPATH="",
+    )
 
 
 # ---------------------------------------------------------------- the steps
@@ -311,16 +360,14 @@ class Release:
             found.notes.append(f"not tried, since it is not here: Python {', '.join(missing)}")
         for minor, python in pythons.items():
             try:
-                check_install(python, self.built[0], log, self.scratch / f"venv-3.{minor}", read_version(self.root))
+                check_python(python, self, log, self.scratch / f"python-3.{minor}")
             except (RuntimeError, OSError) as error:
                 found.faults.append(f"Python 3.{minor}: {error}")
         found.expect(bool(pythons), "there is no Python to try")
 
     def sdist(self, found: Checked) -> None:
-        with tarfile.open(self.built[1]) as tar:
-            tar.extractall(self.scratch / "sdist", filter="data")
-        (tree,) = (self.scratch / "sdist").iterdir()
-        run(sys.executable, "-m", "pytest", "-q", "tests/files", "tests/columns", "tests/any_system",
+        tree = unpack(self.built[1], self.scratch / "sdist")
+        run(sys.executable, "-m", "pytest", "-q", "tests/files", "tests/columns",
             cwd=tree, PYTHONPATH=str(tree))  # fmt: skip
 
 

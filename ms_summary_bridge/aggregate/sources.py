@@ -18,7 +18,7 @@ import numpy as np
 from ms_summary_bridge.batches.reader import Batch
 from ms_summary_bridge.columns.growing import Columns, GrowingColumns, join_columns
 from ms_summary_bridge.columns.read import iter_items, problems_of
-from ms_summary_bridge.errors import LogdirError, NoEventsError, UsageError
+from ms_summary_bridge.errors import LogdirError, NoEventsError, UsageError, counted
 from ms_summary_bridge.monitor.sinks.journal import JOURNAL, read_journal
 from ms_summary_bridge.runs.logdir import Run, discover
 from ms_summary_bridge.runs.reading import RunReading
@@ -154,9 +154,8 @@ class RankSource:
                 rows = []
         yield _columns_of(rows)
         if odd or self._torn:
-            self.problems.append(
-                f"{path}: {odd + len(self._torn)} lines are torn, or not samples as the monitor writes them"
-            )
+            lines = counted(odd + len(self._torn), "line is torn, or no sample", "lines are torn, or not samples")
+            self.problems.append(f"{path}: {lines} as the monitor writes them")
 
 
 def _columns_of(rows: list[tuple[int, int, float, float]]) -> Columns:

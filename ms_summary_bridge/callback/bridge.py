@@ -40,7 +40,7 @@ from ms_summary_bridge.callback.recording import Recording
 from ms_summary_bridge.callback.step_count import StepCount
 from ms_summary_bridge.callback.step_values import StepValues
 from ms_summary_bridge.callback.user_values import UserValues
-from ms_summary_bridge.errors import UsageError
+from ms_summary_bridge.errors import UsageError, counted
 from ms_summary_bridge.training.checkpoint_config import hear_checkpoint_configs
 from ms_summary_bridge.training.faults import Faults
 from ms_summary_bridge.training.hook_names import HookNames
@@ -348,7 +348,7 @@ class SummaryBridge(HookNames, Callback, UserValues):
         self._steps.begin_training(int(parameters.get("cur_step_num") or 0))
         self._checkpoints = dict(enumerate(_saved_checkpoints(parameters)))  # of an earlier training
         epochs, steps = parameters.get("epoch_num"), parameters.get("batch_num")
-        size = f"{epochs} epoch{'s' * (epochs != 1)} of {steps} step{'s' * (steps != 1)}"
+        size = f"{counted(epochs, 'epoch')} of {counted(steps, 'step')}"
         self.landmark("training", f"training begins: {size}")
 
     @_guarded

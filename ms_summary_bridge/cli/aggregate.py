@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ms_summary_bridge.cli.output import counted, print_json, print_wide
+from ms_summary_bridge.cli.output import print_json, print_wide
+from ms_summary_bridge.errors import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,9 +89,8 @@ def _render(report: AggregateReport) -> Iterator[str]:
                 yield f"slow        rank {rank.rank} was the last at {rank.last_share:.0%} of the steps, by its clock"
     for rank in report.ranks:
         if rank.went_back:
-            verb = "is" if rank.went_back == 1 else "are"
-            values_back = counted(rank.went_back, "value")
-            yield f"went back   rank {rank.rank}: {values_back} at steps that it had passed {verb} left out"
+            back = counted(rank.went_back, "value is", "values are")
+            yield f"went back   rank {rank.rank}: {back} left out, at steps that it had passed"
     for problem in report.problems[:_NAMED]:
         yield f"not read    {problem}"
     yield f"written     {report.destination}: tensorboard --logdir {report.destination}"

@@ -9,7 +9,7 @@ import typer
 
 from ms_summary_bridge.cli.output import print_json, print_wide
 from ms_summary_bridge.cli.progress import ProgressBar
-from ms_summary_bridge.errors import UsageError
+from ms_summary_bridge.errors import UsageError, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +73,8 @@ def _render(report: ExportReport) -> Iterator[str]:
     from ms_summary_bridge.formats.kind_names import with_article
 
     if not report.files:
-        yield f"nothing to write as {report.format}: {report.runs} run(s) of {report.source} hold no such value"
+        runs = f"{counted(report.runs, 'run')} of {report.source}"
+        yield f"nothing to write as {report.format}: no such value in {runs}"
     for name, values in sorted(report.files.items()):
         yield f"{_column(values, 'value')}  {report.destination}/{name}"
     for kind, values in sorted(report.left_out.items()):

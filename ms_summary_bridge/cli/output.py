@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 __all__ = [
-    "counted",
     "discard_output",
     "ended_by",
     "fold_text",
@@ -41,11 +40,6 @@ def printable(text: str, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
-
-
-def counted(count: int, noun: str) -> str:
-    """Returns a number with its noun, which is one that takes an s."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def make_console(*, is_error: bool = False) -> Console:

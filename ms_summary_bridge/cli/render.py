@@ -14,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ms_summary_bridge.cli.folding import fold
-from ms_summary_bridge.cli.output import counted, printable
+from ms_summary_bridge.cli.output import printable
+from ms_summary_bridge.errors import counted
 
 if TYPE_CHECKING:
     from ms_summary_bridge.columns.inspect import InspectReport, RunInspection
@@ -72,7 +73,9 @@ def _listed(start: str, texts: list[str], style: str = "") -> Iterator[Renderabl
 
 
 def _damage_lines(damaged: list[DamagedRange], incomplete: list[IncompleteTail]) -> Iterator[RenderableType]:
-    places = [(each, f"bytes {each.start:,} to {each.end:,} ({each.end - each.start:,} bytes)") for each in damaged]
+    places = [
+        (each, f"bytes {each.start:,} to {each.end:,} ({counted(each.end - each.start, 'byte')})") for each in damaged
+    ]
     texts = [f"{each.file}: {place} hold no whole record: {each.reason}" for each, place in places]
     yield from _listed("  damaged     ", texts, "red")
     texts = [f"{tail.file}: ends inside a record at byte {tail.offset:,}" for tail in incomplete]
@@ -107,7 +110,8 @@ def render_report(report: Report, *, is_dry: bool = False, full: str = "") -> It
         yield from _run_lines(run)
     troubled = sum(bool(run.failed or run.damaged) for run in report.runs)
     if troubled > _ROWS:
-        yield _line(f"  ... and {troubled - _ROWS:,} more runs that failed or are damaged; {rest}", "red")
+        more = counted(troubled - _ROWS, "more run that failed or is damaged", "more runs that failed or are damaged")
+        yield _line(f"  ... and {more}; {rest}", "red")
     yield from _listed("not read: ", report.unreadable, "red")
     yield from _empty_lines(report.empty)
     for note in report.notes:
@@ -155,7 +159,7 @@ def _run_lines(run: RunReport) -> Iterator[RenderableType]:
         lines.append(_line(f"  archived    the original of {counted(run.archived, 'event')} is kept beside the output"))
     lines += _damage_lines(run.damaged, run.incomplete)
     if run.padding_bytes:
-        lines.append(_line(f"  padding     {run.padding_bytes:,} zero bytes passed over"))
+        lines.append(_line(f"  padding     {counted(run.padding_bytes, 'zero byte')} passed over"))
     lines += _listed("  note        ", run.problems, "yellow")
     if lines:
         yield _line(run.run, style="bold")
@@ -171,7 +175,7 @@ def _loss_lines(losses: list[LossCount]) -> Iterator[RenderableType]:
         tags = [repr(row.tag) for row in rows if row.tag]
         names = " " + ", ".join(tags[:_TAGS]) if tags else ""
         if len(tags) > _TAGS:
-            names += f" and {len(tags) - _TAGS:,} more tags"
+            names += f" and {counted(len(tags) - _TAGS, 'more tag')}"
         yield _line(f"  not exact   {sum(row.count for row in rows):,} x {kind}{names}: {reason}", style="yellow")
     yield from _rest(len(groups))
 
@@ -227,7 +231,8 @@ def _inspected_run(run: RunInspection) -> Iterator[RenderableType]:
     yield Text.assemble(
         (printable(run.run), "bold"),
         f"  {run.format}{role}{rank}, {counted(len(run.files), 'file')}, "
-        f"{run.bytes:,} bytes, {counted(run.records, 'record')}, {printable(', '.join(run.versions)) or 'no version'}",
+        f"{counted(run.bytes, 'byte')}, {counted(run.records, 'record')}, "
+        f"{printable(', '.join(run.versions)) or 'no version'}",
     )
     if run.tags:
         first = min(tag.first_wall_time for tag in run.tags)
@@ -238,14 +243,14 @@ def _inspected_run(run: RunInspection) -> Iterator[RenderableType]:
         table.add_row(_Cell(tag.kind), _Cell(tag.tag), f"{tag.points:,}", str(tag.first_step), str(tag.last_step))
     yield table
     if len(run.tags) > 2 * _ROWS:
-        yield _line(f"  ... and {len(run.tags) - 2 * _ROWS:,} more tags (--json shows all)", style="dim")
+        yield _line(f"  ... and {counted(len(run.tags) - 2 * _ROWS, 'more tag')} (--json shows all)", style="dim")
     if run.derived:
         yield _line(f"  {counted(run.derived, 'value')} beside them computed by the conversion")
     for twin in run.twins:
         yield _line(f"  beside it our own TensorBoard output ({twin}), the same data")
     yield from _damage_lines(run.damaged, run.incomplete)
     if run.padding_bytes:
-        yield _line(f"  padding     {run.padding_bytes:,} zero bytes")
+        yield _line(f"  padding     {counted(run.padding_bytes, 'zero byte')}")
     yield from _listed("  ", run.problems, "yellow")
     yield _line("")
 
@@ -285,7 +290,10 @@ def render_verification(report: VerifyReport) -> Iterator[RenderableType]:
         yield _line(f"what was left out by {report.options} is not missed")
     older = sum(run.derived_by_older for run in report.runs)
     if older:
-        yield _line(f"{counted(older, 'derived value')} were made by an older version: their number was compared only")
+        yield _line(
+            f"{counted(older, 'derived value was', 'derived values were')} made by an older version: "
+            "their number was compared only"
+        )
     points = sum(run.points for run in report.runs)
     runs = counted(len(report.runs), "run")
     if report.is_equal:

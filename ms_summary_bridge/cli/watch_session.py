@@ -22,7 +22,7 @@ from ms_summary_bridge.cli.output import ended_by, fold_text, make_console, prin
 from ms_summary_bridge.cli.watch_page import render_page, render_table
 from ms_summary_bridge.cli.watch_view import WatchView
 from ms_summary_bridge.diagnose.finding import group_by
-from ms_summary_bridge.errors import LogdirError, UsageError
+from ms_summary_bridge.errors import LogdirError, UsageError, counted
 from ms_summary_bridge.monitor.alarms.actions.command import run_command
 from ms_summary_bridge.monitor.alarms.actions.message import ActionError, AlertSource
 from ms_summary_bridge.monitor.model.alert_config import CommandConfig
@@ -249,6 +249,6 @@ def _show_page(session: _Session) -> None:
 def _draw(live: Live, session: _Session, view: WatchView, size: tuple[int, int], is_ascii: bool) -> None:
     notes = list(session.notes)
     if session.watcher.unread:
-        notes.append(f"{session.watcher.unread} runs have not been read yet")
+        notes.append(f"{counted(session.watcher.unread, 'run has', 'runs have')} not been read yet")
     page = render_page(session.runs, view, size, time.time(), source=session.source, notes=notes, is_ascii=is_ascii)
     live.update(page, refresh=True)

@@ -21,6 +21,7 @@ from typing import Final
 
 import msgspec
 
+from ms_summary_bridge.errors import counted
 from ms_summary_bridge.files.system import open_regular
 
 __all__ = ["OperatorTime", "Profile", "StepPart", "find_profiles", "list_profiles", "read_profile"]
@@ -170,7 +171,7 @@ def _rows(path: str, needed: Iterable[str], profile: Profile) -> Iterator[dict[s
     except (OSError, csv.Error) as error:
         profile.problems.append(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}")
     if torn:
-        profile.problems.append(f"{path}: {torn} rows are damaged and left out")
+        profile.problems.append(f"{path}: {counted(torn, 'row is', 'rows are')} damaged and left out")
 
 
 def _number(text: str) -> float:

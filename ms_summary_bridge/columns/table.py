@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ms_summary_bridge.columns.growing import Columns
-from ms_summary_bridge.errors import MissingDependencyError
+from ms_summary_bridge.errors import MissingDependencyError, counted
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -60,7 +60,8 @@ class ScalarTable:
         return len(self.step)
 
     def __repr__(self) -> str:
-        return f"ScalarTable({len(self)} scalars, {len(self.tags)} tags, {len(self.runs)} runs)"
+        counts = (counted(len(self), "scalar"), counted(len(self.tags), "tag"), counted(len(self.runs), "run"))
+        return f"ScalarTable({', '.join(counts)})"
 
     def series(self, tag: str, run: str | None = None) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """Returns the steps and values of one tag.
@@ -75,7 +76,9 @@ class ScalarTable:
         if tag not in self.tags:
             raise KeyError(f"no scalar has the tag {tag!r}; there are {', '.join(map(repr, self.tags[:10]))}")
         if run is None and len(self.runs) != 1:
-            raise KeyError(f"the table holds {len(self.runs)} runs: name one of {', '.join(map(repr, self.runs[:10]))}")
+            raise KeyError(
+                f"the table holds {counted(len(self.runs), 'run')}: name one of {', '.join(map(repr, self.runs[:10]))}"
+            )
         if run is not None and run not in self.runs:
             raise KeyError(f"no run is called {run!r}; there are {', '.join(map(repr, self.runs[:10]))}")
         chosen = self.tag_codes == self.tags.index(tag)

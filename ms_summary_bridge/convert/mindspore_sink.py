@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from ms_summary_bridge.convert.batches import JudgedBatch
 from ms_summary_bridge.convert.sink import MAX_SECONDS, RunSink
+from ms_summary_bridge.errors import counted
 from ms_summary_bridge.events import Encoded, Event, FileVersion, Summary
 from ms_summary_bridge.formats import tensorboard
 from ms_summary_bridge.formats.mindspore import FILE_VERSION, FORMAT, MindSporeEncoder
@@ -184,5 +185,5 @@ class MindSporeSink(RunSink):
                 names = ", ".join(map(repr, tags[:_NAMED]))
                 rest = f" and {len(tags) - _NAMED} more" if len(tags) > _NAMED else ""
                 self.notes.append(
-                    f"MindInsight shows {shown} steps of one {kind}, and all are in the file: {names}{rest}"
+                    f"MindInsight shows {counted(shown, 'step')} of one {kind}, and all are in the file: {names}{rest}"
                 )

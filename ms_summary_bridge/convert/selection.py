@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from ms_summary_bridge.convert.series import SeriesKey, SeriesTable
 from ms_summary_bridge.convert.task import RunTask, compile_tags
+from ms_summary_bridge.errors import counted
 from ms_summary_bridge.events import Event, Summary, TaggedValue
 from ms_summary_bridge.formats import mindspore
 from ms_summary_bridge.formats.sessions.hparams import is_metric_of_lineage
@@ -97,15 +98,14 @@ class Selection:
         """Returns what a person should know of the values that were left out."""
         notes = []
         if self._users:
-            notes.append(
-                f"{self._users} values were written for TensorBoard alone (bridge.summary_writer) and are left out"
-            )
+            written = counted(self._users, "value was", "values were")
+            notes.append(f"{written} written for TensorBoard alone (bridge.summary_writer), and left out")
         if self._is_ours and not self._run.archives:
             if self._derived:
+                computed = counted(self._derived, "value was", "values were")
                 notes.append(
-                    f"{self._derived} values were computed from others (tensors, loss landscapes, counts of NaN) by an "
-                    "earlier conversion; the archive with the originals is missing beside them, so these are not "
-                    "restored"
+                    f"{computed} computed from others (tensors, loss landscapes, counts of NaN) by an earlier "
+                    "conversion; the archive with the originals is missing beside them, so these are not restored"
                 )
             elif self._run.format == mindspore.FORMAT:  # every conversion keeps something, the version at least
                 notes.append(

@@ -19,6 +19,7 @@ from typing import Final
 
 import msgspec
 
+from ms_summary_bridge.errors import counted
 from ms_summary_bridge.files.system import open_regular
 
 __all__ = [
@@ -167,7 +168,9 @@ def find_log_files(
                         found[os.path.abspath(path)] = changed, int(match[1])
     newest = sorted(found.items(), key=lambda item: (-item[1][0], item[0]))
     if len(newest) > _MOST_FILES:
-        problems.append(f"{len(newest) - _MOST_FILES} older logs of CANN are left out: name one directory of logs")
+        problems.append(
+            f"{counted(len(newest) - _MOST_FILES, 'older log')} of CANN are left out: name one directory of logs"
+        )
     return [(pid, path) for path, (_, pid) in newest[:_MOST_FILES]]
 
 

@@ -16,6 +16,7 @@ from ms_summary_bridge.diagnose.facts import RankFacts, read_rank
 from ms_summary_bridge.diagnose.finding import Finding, Group, list_ranks, name_ranks
 from ms_summary_bridge.diagnose.rank_directories import find_rank_directories
 from ms_summary_bridge.diagnose.rules import find_findings, find_groups
+from ms_summary_bridge.errors import counted
 from ms_summary_bridge.files.arguments import check_path
 from ms_summary_bridge.files.event_file import Path
 
@@ -115,7 +116,7 @@ def _is_of_session(rank: RankFacts, begun: float) -> bool:
 
 def render_diagnosis(diagnosis: Diagnosis) -> Iterator[str]:
     """Yields lines for people."""
-    yield f"{diagnosis.ranks} rank{'s' * (diagnosis.ranks != 1)} of {diagnosis.source}"
+    yield f"{counted(diagnosis.ranks, 'rank')} of {diagnosis.source}"
     if diagnosis.others:
         named = ", ".join(diagnosis.others[:_NAMED]) + (", ..." if len(diagnosis.others) > _NAMED else "")
         count = len(diagnosis.others) + 1

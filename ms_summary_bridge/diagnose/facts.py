@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from ms_summary_bridge.diagnose.places import find_place
+from ms_summary_bridge.errors import counted
 from ms_summary_bridge.files.file_names import HANG_LOG
 from ms_summary_bridge.files.lines import read_lines
 
@@ -190,7 +191,9 @@ def _lines(path: str, problems: list[str], tail_bytes: int | None) -> Iterator[t
         problems.append(f"{path}: cannot be read: {error.strerror}")
     torn = torn[:-1] if torn and torn[-1] == number else torn  # the last one is being written, or a crash tore it
     if torn:
-        problems.append(f"{path}: {len(torn)} lines are damaged and left out, the first is line {torn[0]}")
+        problems.append(
+            f"{path}: {counted(len(torn), 'line is', 'lines are')} damaged and left out, the first is line {torn[0]}"
+        )
     if not number:
         problems.append(f"{path}: is empty")
 

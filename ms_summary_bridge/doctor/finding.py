@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
-__all__ = ["SHOWN", "Examination", "Finding", "Verdict", "build_schema", "counted", "fault", "good", "named"]
+__all__ = ["SHOWN", "Examination", "Finding", "Verdict", "build_schema", "fault", "good", "named"]
 
 Verdict: TypeAlias = Literal["ok", "warning", "wrong", "not known"]
 
@@ -55,11 +55,6 @@ def named(names: Sequence[str]) -> str:
     """Returns the first of some names, and how many more there are."""
     shown = ", ".join(names[:SHOWN])
     return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown
-
-
-def counted(count: int, one: str, many: str = "") -> str:
-    """Returns a number with its noun; `many` is `one` with an s unless it is given."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def build_schema() -> dict[str, Any]:

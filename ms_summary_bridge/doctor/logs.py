@@ -7,8 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
-from ms_summary_bridge.doctor.finding import Finding, Verdict, counted, fault, good, named
+from ms_summary_bridge.doctor.finding import Finding, Verdict, fault, good, named
 from ms_summary_bridge.doctor.look import FileFacts, LogFacts
+from ms_summary_bridge.errors import counted
 from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD, parse_name
 from ms_summary_bridge.runs.log_files import SOURCE
 
@@ -52,7 +53,9 @@ def check_found(log: LogFacts, now: float) -> Iterator[Finding]:
     shown = " and ".join(f"{count} of {_VIEWERS[form]}" for form, count in numbers.items() if count)
     newest = max(log.data_files, key=lambda file: file.mtime)
     directories = len({file.directory for file in log.data_files})
-    more = f"; {log.passed_over} older ones were not looked into" if log.passed_over else ""
+    more = (
+        f"; {counted(log.passed_over, 'older one was', 'older ones were')} not looked into" if log.passed_over else ""
+    )
     more += "; there is more that was not listed" if log.is_cut_short else ""
     age = say_age(now - newest.mtime)
     where = counted(directories, "directory", "directories")
@@ -91,7 +94,7 @@ def _nothing(log: LogFacts) -> Iterator[Finding]:
 def _check_empty(log: LogFacts) -> Iterator[Finding]:
     whole = [file for file in log.data_files if not file.problem]
     empty = [file for file in whole if not file.events and not file.damage]
-    names = named([f"{file.name} ({file.size:,} bytes)" for file in empty])
+    names = named([f"{file.name} ({counted(file.size, 'byte')})" for file in empty])
     if empty and any(file.pids for file in empty):
         text = f"open and without a value yet: {names}"
         mend = "wait for the end of the epoch (MindSpore writes in blocks), or use SummaryBridge(flush_secs=5)"
@@ -118,7 +121,7 @@ def check_damage(log: LogFacts, now: float) -> Iterator[Finding]:
         text = f"ends inside a record: {named([f'{file.name} at byte {file.cut:,}' for file in cut])}"
         mend = "all before it can be seen; copy it again if it was copied while it grew"
         yield fault("files.tail", "warning", text, mend)
-    padded = [f"{file.name} ({file.padding:,} bytes)" for file in log.data_files if file.padding]
+    padded = [f"{file.name} ({counted(file.padding, 'byte')})" for file in log.data_files if file.padding]
     if padded:
         text = f"zeros at the end: {named(padded)}; MindInsight reads them again and again"
         mend = f"ms-summary-bridge convert {log.target} DST leaves them out"

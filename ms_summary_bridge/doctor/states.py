@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from ms_summary_bridge.convert.state import STATE_NAME, load_state
-from ms_summary_bridge.doctor.finding import Finding, counted, fault, good, named
+from ms_summary_bridge.doctor.finding import Finding, fault, good, named
 from ms_summary_bridge.doctor.look import LogFacts
-from ms_summary_bridge.errors import DamagedStateError, OtherConversionError, ReadError
+from ms_summary_bridge.errors import DamagedStateError, OtherConversionError, ReadError, counted
 
 __all__ = ["check_states"]
 
@@ -35,7 +35,7 @@ def _check_state(directory: str, log: LogFacts) -> Iterator[Finding]:
     try:
         size = os.path.getsize(path)
         if size > _MOST_BYTES:
-            text = f"{path}: {size:,} bytes are too many to look at"
+            text = f"{path}: {counted(size, 'byte')} are too many to look at"
             yield Finding("ours.state", "not known", text, f"ms-summary-bridge verify SRC {directory}")
             return
         state = load_state(directory)

@@ -16,11 +16,12 @@ from typing import Any, Final
 import msgspec
 import psutil
 
-from ms_summary_bridge.doctor.finding import Finding, Verdict, counted, fault, good, named
+from ms_summary_bridge.doctor.finding import Finding, Verdict, fault, good, named
 from ms_summary_bridge.doctor.logs import WAIT_SECS, say_age
 from ms_summary_bridge.doctor.look import LogFacts
 from ms_summary_bridge.doctor.machine import DiskFacts
 from ms_summary_bridge.doctor.processes import ProcessFacts
+from ms_summary_bridge.errors import counted
 from ms_summary_bridge.files.file_names import MINDSPORE, parse_name
 from ms_summary_bridge.files.system import open_regular
 from ms_summary_bridge.monitor.sinks.journal import JOURNAL, json_lines

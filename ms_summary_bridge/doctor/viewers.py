@@ -10,9 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
-from ms_summary_bridge.doctor.finding import Finding, counted, fault, good, named
+from ms_summary_bridge.doctor.finding import Finding, fault, good, named
 from ms_summary_bridge.doctor.look import FileFacts, LogFacts
 from ms_summary_bridge.doctor.packages import PackageFacts
+from ms_summary_bridge.errors import counted
 from ms_summary_bridge.files.file_names import MINDSPORE, TENSORBOARD, parse_name
 from ms_summary_bridge.runs.log_files import CONVERT
 
@@ -38,18 +39,18 @@ def check_mindinsight(log: LogFacts) -> Iterator[Finding]:
         text = f"MindInsight passes over symbolic links: {named(links)}"
         yield fault("mindinsight.links", "warning", text, "give it the directory that the link leads to, or copy it")
     if len(jobs) > _MOST_JOBS:
-        text = f"{len(jobs)} directories, and MindInsight lists {_MOST_JOBS}"
+        text = f"{counted(len(jobs), 'directory', 'directories')}, and MindInsight lists {_MOST_JOBS}"
         yield fault("mindinsight.jobs", "warning", text, "give it a directory with fewer")
     many = {name: len(frozenset().union(*(file.tags for file in files))) for name, files in jobs.items()}
     many = {name: count for name, count in many.items() if count > _MOST_TAGS}
     if many:
-        text = "at least " + named([f"{count} tags in {name}" for name, count in many.items()])
+        text = "at least " + named([f"{counted(count, 'tag')} in {name}" for name, count in many.items()])
         mend = "collect fewer (histogram_regular in collect_specified_data), or look with TensorBoard"
         yield fault("mindinsight.tags", "warning", f"{text}: MindInsight shows {_MOST_TAGS} and drops others", mend)
     for name, files in sorted(jobs.items()):
         ranks = {parse_name(os.path.basename(file.name), MINDSPORE)[1] for file in files if file.role != CONVERT}
         if len(ranks) > 1:
-            text = f"{len(ranks)} ranks write into {name}: MindInsight mixes them in one job"
+            text = f"{counted(len(ranks), 'rank')} write into {name}: MindInsight mixes them in one job"
             mend = (
                 f'a directory for each rank: f"summary_dir/rank_{{rank}}"; ms-summary-bridge convert {log.target} DST'
             )

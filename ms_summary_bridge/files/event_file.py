@@ -21,6 +21,7 @@ from ms_summary_bridge.errors import (
     MissingDependencyError,
     ReadError,
     UsageError,
+    counted,
 )
 from ms_summary_bridge.events import Decoder, Event
 from ms_summary_bridge.files.arguments import check_number, check_path
@@ -111,7 +112,9 @@ def read_batches(
     with read_errors(path):
         size = source.seek(0, os.SEEK_END)
         if size < offset:
-            raise ReadError(f"{path}: has {size} bytes, reading was to go on at byte {offset}: it was replaced or cut")
+            raise ReadError(
+                f"{path}: has {counted(size, 'byte')}, reading was to go on at byte {offset}: it was replaced or cut"
+            )
         source.seek(offset)
         position = offset
         has_given_up = False

@@ -10,7 +10,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from ms_summary_bridge.errors import ClosedError, FileTakenError, LogdirError, OutputChangedError, WriteError
+from ms_summary_bridge.errors import ClosedError, FileTakenError, LogdirError, OutputChangedError, WriteError, counted
 from ms_summary_bridge.files.arguments import check_number, check_path
 from ms_summary_bridge.files.atomic import make_directory, sync_names
 from ms_summary_bridge.files.event_file import CHUNK_BYTES, Path
@@ -101,7 +101,7 @@ class RecordWriter:
         if self._file_end < offset:
             os.close(fd)
             raise OutputChangedError(
-                f"{self.path}: has {self._file_end} bytes, {offset} were written: it was replaced or cut"
+                f"{self.path}: has {counted(self._file_end, 'byte')}, {offset:,} were written: it was replaced or cut"
             )
         return fd
 
@@ -217,7 +217,7 @@ class RecordWriter:
             self._settle(done)
             raise WriteError(
                 f"{self.path}: cannot be written: {error.strerror or error}; "
-                f"{self._written} bytes are in the file, {self._pending_bytes} wait"
+                f"{counted(self._written, 'byte is', 'bytes are')} in the file, {self._pending_bytes} wait"
             ) from error
         self._pending.clear()
         self._pending_bytes = 0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ms_summary_bridge.errors import InvalidValueError
+from ms_summary_bridge.errors import InvalidValueError, counted
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.values import Histogram
 
@@ -293,7 +293,7 @@ def decode_legacy_histogram(data: bytes, start: int, end: int) -> Histogram:
             doubles[number] = wire.FLOAT64.unpack_from(data, a)[0]
     limits, counts = (np.concatenate(part) if part else np.empty(0) for part in (lists[6], lists[7]))
     if limits.shape != counts.shape:
-        raise InvalidValueError(f"a histogram has {len(limits)} edges and {len(counts)} counts")
+        raise InvalidValueError(f"a histogram has {counted(len(limits), 'edge')} and {counted(len(counts), 'count')}")
     low, high = doubles.get(1, 0.0), doubles.get(2, 0.0)
     left, right = limits.copy(), limits.copy()
     if len(limits):

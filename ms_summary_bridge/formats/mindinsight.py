@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from msgspec.structs import replace
 
-from ms_summary_bridge.errors import EventDecodeError, InvalidValueError, UnsupportedValueError
+from ms_summary_bridge.errors import EventDecodeError, InvalidValueError, UnsupportedValueError, counted
 from ms_summary_bridge.events import TaggedValue
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats.kind_names import with_article
@@ -216,7 +216,7 @@ def _as_png(encoded: bytes) -> tuple[Image, str]:
         raise
     except PillowImage.DecompressionBombError as error:  # at twice this number, when it has read the head
         least = 2 * (PillowImage.MAX_IMAGE_PIXELS or 0)
-        raise InvalidValueError(f"more than {least:,} pixels, and {_LIMIT}") from error
+        raise InvalidValueError(f"more than {counted(least, 'pixel')}, and {_LIMIT}") from error
     except _PILLOW_ERRORS as error:
         raise InvalidValueError("the image cannot be read") from error
 

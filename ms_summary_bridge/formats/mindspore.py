@@ -15,7 +15,13 @@ from typing import Any, Final
 
 import msgspec
 
-from ms_summary_bridge.errors import EventDecodeError, InvalidValueError, UnsupportedValueError, ValueConversionError
+from ms_summary_bridge.errors import (
+    EventDecodeError,
+    InvalidValueError,
+    UnsupportedValueError,
+    ValueConversionError,
+    counted,
+)
 from ms_summary_bridge.events import Content, Encoded, Event, FileVersion, LostValue, SessionLog, Summary, TaggedValue
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats._histogram import decode_mindspore_histogram, encode_mindspore_histogram
@@ -335,7 +341,7 @@ def _encode_scalar(value: Scalar) -> tuple[bytes, str]:
 
 def _encode_image(value: Image) -> tuple[bytes, str]:
     if len(value.encoded) != 1:
-        raise UnsupportedValueError(f"{len(value.encoded)} images under one tag, where MindSpore holds one")
+        raise UnsupportedValueError(f"{counted(len(value.encoded), 'image')} under one tag, where MindSpore holds one")
     return encode_image(value, value.encoded[0]), ""
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ms_summary_bridge.errors import InvalidValueError
+from ms_summary_bridge.errors import InvalidValueError, counted
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.values import Tensor
 
@@ -52,11 +52,13 @@ _MAX_DIMS: Final = 254  # TensorFlow's own bound; keeps a damaged message from b
 
 def _reshape(array: npt.NDArray[Any], dims: list[int]) -> npt.NDArray[Any]:
     if any(size < 0 for size in dims) or len(dims) > 32 or math.prod(dims) != array.size:
-        raise InvalidValueError(f"{array.size} elements do not fill the shape {dims}")
+        raise InvalidValueError(f"{counted(array.size, 'element does', 'elements do')} not fill the shape {dims}")
     try:
         return array.reshape(dims)
     except ValueError:  # no elements, yet sizes whose product numpy cannot count
-        raise InvalidValueError(f"{array.size} elements do not fill the shape {dims}, which is too large") from None
+        raise InvalidValueError(
+            f"{counted(array.size, 'element does', 'elements do')} not fill the shape {dims}, which is too large"
+        ) from None
 
 
 # ---------------------------------------------------------------- MindSpore: TensorProto of anf_ir
@@ -96,7 +98,9 @@ def decode_mindspore_tensor(data: bytes, start: int, end: int) -> tuple[Tensor, 
             elif unpacked == wire.VARINT:
                 parts.append(_packed_varints(data, a, b).astype(dtype))
             elif (b - a) % np.dtype(dtype).itemsize:
-                raise InvalidValueError(f"{b - a} bytes do not hold a whole number of {dtype} elements")
+                raise InvalidValueError(
+                    f"{counted(b - a, 'byte does', 'bytes do')} not hold a whole number of {dtype} elements"
+                )
             else:
                 parts.append(np.frombuffer(data, dtype, (b - a) // np.dtype(dtype).itemsize, a))
         else:
@@ -190,7 +194,9 @@ def decode_tensorboard_tensor(data: bytes, start: int, end: int) -> npt.NDArray[
     count = math.prod(dims)
     if content:  # an empty one is none: proto3 writes no default
         if len(content) % np.dtype(dtype).itemsize:
-            raise InvalidValueError(f"{len(content)} bytes do not hold a whole number of {name} elements")
+            raise InvalidValueError(
+                f"{counted(len(content), 'byte does', 'bytes do')} not hold a whole number of {name} elements"
+            )
         array = np.frombuffer(content, dtype)
     else:
         array = _typed_list(data, [(key, a, b) for key, a, b in typed if key >> 3 == field], dtype)
@@ -233,7 +239,9 @@ def _typed_list(data: bytes, parts: list[tuple[int, int, int]], dtype: str) -> n
         elif element is None or kind == np.dtype("<f2"):  # half_val holds the bits of each half as an integer
             arrays.append(_packed_varints(data, a, b))
         elif (b - a) % element.itemsize:
-            raise InvalidValueError(f"{b - a} bytes do not hold a whole number of {element} elements")
+            raise InvalidValueError(
+                f"{counted(b - a, 'byte does', 'bytes do')} not hold a whole number of {element} elements"
+            )
         else:
             arrays.append(np.frombuffer(data, element, (b - a) // element.itemsize, a))
     if not arrays:

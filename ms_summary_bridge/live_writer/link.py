@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ms_summary_bridge.errors import InvalidValueError
+from ms_summary_bridge.errors import InvalidValueError, counted
 from ms_summary_bridge.live_writer.pack import pack_scalar
 from ms_summary_bridge.live_writer.ring import RingProducer
 from ms_summary_bridge.live_writer.run_config import LiveRunConfig
@@ -103,7 +103,9 @@ class WriterLink:
             room = f"queue_bytes is {self._queue_bytes}"
             if self._ring.size < self._queue_bytes:
                 room = f"ulimit -f leaves room for {self._ring.size}"
-            self.warn(f"size {what.partition(',')[0]}", f"{what} has {size} bytes and is always left out: {room}")
+            self.warn(
+                f"size {what.partition(',')[0]}", f"{what} has {counted(size, 'byte')} and is always left out: {room}"
+            )
             return
         if self.starts >= _MAX_STARTS and self.writer is None:
             return  # said already: there is no writer process

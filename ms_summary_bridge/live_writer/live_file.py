@@ -14,7 +14,7 @@ import stat
 from collections.abc import Callable
 from typing import Final
 
-from ms_summary_bridge.errors import LogdirError
+from ms_summary_bridge.errors import LogdirError, counted
 from ms_summary_bridge.files.record_writer import RecordWriter, create_unique
 from ms_summary_bridge.files.records import FOOTER_BYTES, HEADER_BYTES
 
@@ -155,7 +155,7 @@ class LiveFile:
             if fresh is None:
                 self._writer = gone
                 return False
-            place = f"the {len(payloads)} records written there last are in {fresh.path}"
+            place = f"what was written there last ({counted(len(payloads), 'record')}) is in {fresh.path}"
             for payload in payloads:
                 with contextlib.suppress(LogdirError):  # it waits, and the flush says so
                     fresh.write(payload)
@@ -177,13 +177,13 @@ class LiveFile:
             with contextlib.suppress(LogdirError):
                 lost = len(writer.payloads_from(self._sure))
                 self.dropped += lost
-                self._warn("close", f"{writer.path} is gone; {lost} records are lost")
+                self._warn("close", f"{writer.path} is gone; {counted(lost, 'record is', 'records are')} lost")
         try:
             writer.close(sync=self._fsync)
         except LogdirError as error:
             if is_ours:
                 self.dropped += writer.waiting_records
-                self._warn("close", f"{error}; {writer.waiting_records} records are lost")
+                self._warn("close", f"{error}; {counted(writer.waiting_records, 'record is', 'records are')} lost")
         if self._modes is not None and is_ours:
             with contextlib.suppress(OSError):
                 os.chmod(writer.path, self._modes[1])

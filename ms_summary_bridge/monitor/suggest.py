@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ms_summary_bridge.errors import UsageError
+from ms_summary_bridge.errors import UsageError, counted
 from ms_summary_bridge.monitor.model.metric_names import METRICS, Way
 
 __all__ = ["EVERY_STEP", "Limit", "Suggestion", "suggest_limits", "write_suggestion"]
@@ -78,13 +78,13 @@ def suggest_limits(lines: Iterable[Mapping[str, Any]]) -> Suggestion:
                 samples.append(line)
     if len(samples) < _LEAST_SAMPLES:
         raise UsageError(
-            f"the journal has {len(samples)} samples after its first step, too few to learn from: "
+            f"the journal has {counted(len(samples), 'sample')} after its first step, too few to learn from: "
             f"{_LEAST_SAMPLES} are needed"
         )
     samples.sort(key=lambda line: int(line["step"]))
     skipped = max(1, int(len(samples) * _WARM_UP))
     limits = [limit for name in METRICS if (limit := _suggest(name, samples[skipped:])) is not None]
-    doubts = [f"it gave {warnings} warning{'' if warnings == 1 else 's'}"] if warnings else []
+    doubts = [f"it gave {counted(warnings, 'warning')}"] if warnings else []
     doubts += [f"{name} was not finite at times" for name in sorted(nonfinite)]
     # Steps of a training that was resumed count on, but each session warms up anew.
     warm_up = int(samples[skipped - 1]["step"] - first + 1)
@@ -111,7 +111,7 @@ def _suggest(name: str, samples: list[Mapping[str, Any]]) -> Limit | None:
     if way == "below" and extreme <= 0:
         return None  # it was at its worst already
     word = "highest" if way == "above" else "lowest"
-    reason = f"median {median:.4g}, {word} {extreme:.4g}, in {len(worst)} samples"
+    reason = f"median {median:.4g}, {word} {extreme:.4g}, in {counted(len(worst), 'sample')}"
     if left_out:
         reason += f" without {left_out} far from all others"
     return Limit(name, way, _round(value, up=way == "above"), reason)
@@ -152,7 +152,7 @@ def _round(value: float, *, up: bool) -> float:
 def write_suggestion(suggestion: Suggestion) -> str:
     """Returns the limits as a section, with their reasons as comments."""
     lines = [
-        f"# From {suggestion.samples} samples"
+        f"# From {counted(suggestion.samples, 'sample')}"
         + (f" of {suggestion.run!r}" if suggestion.run else "")
         + f", up to step {suggestion.last_step}.",
         *(f"# Was this run healthy? {doubt}." for doubt in suggestion.doubts),

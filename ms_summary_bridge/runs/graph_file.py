@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from ms_summary_bridge.errors import EventDecodeError, LogdirError
+from ms_summary_bridge.errors import EventDecodeError, LogdirError, counted
 from ms_summary_bridge.events import Event
 from ms_summary_bridge.files.event_file import open_source, read_errors
 from ms_summary_bridge.files.records import MAX_RECORD_BYTES, too_large
@@ -43,7 +43,10 @@ def find_fault(path: str) -> tuple[int, str]:
             number, position = wire.read_varint(head, position + 1, len(head))
             if key == _GRAPH:
                 missing = position + number - size
-                return size, f"a MindSpore graph file that ends {missing} bytes too early" if missing > 0 else ""
+                return (
+                    size,
+                    f"a MindSpore graph file that ends {counted(missing, 'byte')} too early" if missing > 0 else "",
+                )
             if key not in _BEFORE_GRAPH:
                 break
             if _BEFORE_GRAPH[key] == wire.LENGTH_DELIMITED:

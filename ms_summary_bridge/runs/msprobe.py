@@ -23,7 +23,7 @@ from typing import Final
 
 import msgspec
 
-from ms_summary_bridge.errors import ReadError
+from ms_summary_bridge.errors import ReadError, counted
 from ms_summary_bridge.events import Event, Summary, TaggedValue
 from ms_summary_bridge.files.event_file import open_source, read_errors
 from ms_summary_bridge.files.file_names import TENSORBOARD
@@ -77,9 +77,9 @@ class TableNotes(msgspec.Struct):
         if self.unknown:
             lines.append(f"columns that msprobe does not document, read as numbers: {', '.join(self.unknown)}")
         for column, count in self.no_numbers.items():
-            lines.append(f"column {column}: {count} cells hold no number, and are left out")
+            lines.append(f"column {column}: {counted(count, 'cell holds', 'cells hold')} no number: left out")
         if self.too_large:
-            lines.append(f"{self.too_large} numbers are beyond float32, and infinite here")
+            lines.append(f"{counted(self.too_large, 'number is', 'numbers are')} beyond float32, and infinite here")
         return lines
 
 
@@ -227,7 +227,7 @@ class _Rows:
         try:
             cells = next(csv.reader([line.decode().removesuffix("\r")], strict=True))
             if len(cells) != len(self._columns):
-                raise ValueError(f"{len(cells)} cells where {len(self._columns)} belong")
+                raise ValueError(f"{counted(len(cells), 'cell')} where {len(self._columns)} belong")
             step = self._step(cells[self._places["step"]])
         except (ValueError, OverflowError, csv.Error) as error:
             why = "not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ms_summary_bridge.errors import counted
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.states.facts import RankFacts, role_of
 from ms_summary_bridge.states.judgement import End
@@ -73,7 +74,7 @@ class JournalTail(msgspec.Struct):
         """What is wrong with it; empty for nothing."""
         if self.fault or not self.unread:
             return self.fault or ("zero bytes" if self.size == 0 else "")
-        return f"{self.unread} line{'s' * (self.unread != 1)} cannot be read"
+        return f"{counted(self.unread, 'line')} cannot be read"
 
     def is_replaced(self, status: os.stat_result) -> bool:
         """Whether it is another file by now, or was cut. A journal that is full is renamed, and a new one begun."""

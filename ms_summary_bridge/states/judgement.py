@@ -12,6 +12,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from ms_summary_bridge.errors import counted
+
 __all__ = ["End", "Evidence", "Judgement", "Process", "State", "describe_age", "judge", "judge_ranks"]
 
 State: TypeAlias = Literal["non-finite", "failed", "stalled", "running", "ended", "unknown"]
@@ -200,7 +202,7 @@ def judge_ranks(ranks: Sequence[tuple[int, Judgement, float]]) -> Judgement:
         return Judgement("unknown", "unknown", ("there is no rank",))
     rank, first, _ = min(same, key=lambda one: (one[2], one[0]))
     if len(same) == len(ranks):
-        head = f"all {len(ranks)} ranks"
+        head = f"all {counted(len(ranks), 'rank')}"
     else:
         head = f"rank {rank}" + (f" and {len(same) - 1} more" if len(same) > 1 else "") + f" of {len(ranks)}"
     return Judgement(state, life, (f"{head}: {first.evidence[0]}", *first.evidence[1:]), until)
@@ -211,4 +213,4 @@ def describe_age(secs: float) -> str:
     for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
         if secs >= 2 * size:
             return f"{secs / size:.0f} {unit}"
-    return f"{secs:.0f} seconds"
+    return counted(secs, "second")

@@ -16,6 +16,7 @@ import pytest
 import typer.main
 from rich.cells import cell_len
 
+from ms_summary_bridge.cli import progress
 from ms_summary_bridge.cli.app import app, main
 from ms_summary_bridge.cli.folding import fold, hanging_indent
 from tests.mindspore_run import event, scalars, tensor, write_summary
@@ -45,6 +46,7 @@ def on_terminal(arguments: list[str], monkeypatch: pytest.MonkeyPatch, *, no_col
     with monkeypatch.context() as patch, os.fdopen(there, "w", encoding="utf-8") as terminal:
         patch.setenv("COLUMNS", str(WIDTH))
         patch.setenv("TERM", "xterm-256color")
+        patch.setattr(progress, "_PROGRESS_AFTER_SECS", float("inf"))  # a busy machine is not what is looked at
         patch.delenv("NO_COLOR", raising=False)
         if no_color:
             patch.setenv("NO_COLOR", "1")

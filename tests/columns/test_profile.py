@@ -109,7 +109,7 @@ def test_damaged_files_cost_their_rows(tmp_path: Path, monkeypatch: pytest.Monke
     profile = read_profile(str(place))
     assert profile.steps == 2
     assert sorted(problem.partition(": ")[2] for problem in profile.problems) == [
-        "1 rows are damaged and left out",
+        "1 row is damaged and left out",
         "a row whose times are no numbers is left out",
         "has no column 'Total Time(us)'",
         "has no column 'Type', 'Duration(us)'",

@@ -756,7 +756,7 @@ def test_b04_latest_drops_what_was_superseded(tmp_path: Path) -> None:
     ("records", "words"),
     [
         ([summary_record(1, *[scalar(f"tag{n}", n) for n in range(301)])], ["301 tags", "last 300"]),
-        (scalars("long", range(1001)), ["1000 steps of one scalar", "'long'"]),
+        (scalars("long", range(1001)), ["1,000 steps of one scalar", "'long'"]),
         (
             [summary_record(s, legacy_histogram("h", [1], [s], 0, 1)) for s in range(51)],
             ["50 steps of one histogram", "'h'"],

@@ -201,7 +201,7 @@ def test_a_tensor_that_does_not_fill_its_shape_is_carried_with_the_reason() -> N
     value.tensor.dims.extend([2, 3])
     value.tensor.float_data.extend([1.0])
     assert decode_value(value).value == Opaque(
-        "tensor", value.SerializeToString(), "1 elements do not fill the shape [2, 3]"
+        "tensor", value.SerializeToString(), "1 element does not fill the shape [2, 3]"
     )
 
 

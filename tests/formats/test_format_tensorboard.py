@@ -259,8 +259,8 @@ def test_a_float32_in_a_tensor_keeps_its_bits() -> None:
         (scalar_tensor("DT_FLOAT", [0], b""), "a tensor of shape [0] is not a scalar"),
         (scalar_tensor("DT_FLOAT", [2], b"\x22\x03abc"), "3 bytes do not hold a whole number of float32 elements"),
         (scalar_tensor("DT_FLOAT", [2], b"\x2a\x03abc"), "3 bytes do not hold a whole number of float32 elements"),
-        (scalar_tensor("DT_FLOAT", [2], packed(4, "<f", 1.0)), "1 elements do not fill the shape [2]"),
-        (scalar_tensor("DT_FLOAT", [-1], packed(4, "<f", 1.0)), "1 elements do not fill the shape [-1]"),
+        (scalar_tensor("DT_FLOAT", [2], packed(4, "<f", 1.0)), "1 element does not fill the shape [2]"),
+        (scalar_tensor("DT_FLOAT", [-1], packed(4, "<f", 1.0)), "1 element does not fill the shape [-1]"),
         (scalar_tensor("DT_FLOAT", [1 << 40], b""), "0 elements do not fill the shape [1099511627776]"),
         (scalar_tensor("DT_COMPLEX64", [], packed(4, "<2f", 1, 2)), "a complex number is not a scalar"),
         (scalar_tensor("DT_QINT8", [], b""), "the data type 11 of a tensor is not known"),
@@ -385,7 +385,7 @@ def test_a_legacy_histogram_does_not_turn_a_bucket_around() -> None:
 def test_a_legacy_histogram_with_edges_missing_is_carried_with_the_reason() -> None:
     value = legacy(0, 1, [1.0], [1, 2]).value
     assert isinstance(value, Opaque)
-    assert value.reason == "a histogram has 1 edges and 2 counts"
+    assert value.reason == "a histogram has 1 edge and 2 counts"
 
 
 def blobs(*strings: bytes) -> bytes:

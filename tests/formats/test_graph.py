@@ -608,7 +608,7 @@ def test_an_event_keeps_its_step_and_time_and_comes_back_as_derived() -> None:
     assert encoded.archive == event
     (loss,) = encoded.losses
     assert (loss.kind, loss.tag) == ("graph", "")
-    assert loss.reason.startswith("drawn as a TensorFlow graph; 1 operators, 1 edges, 1 of them from names")
+    assert loss.reason.startswith("drawn as a TensorFlow graph; 1 operator, 1 edge, 1 of them from names")
 
     decoded = TensorBoardDecoder().decode(encoded.payload)
     assert decoded.derived

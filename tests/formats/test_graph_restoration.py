@@ -106,7 +106,7 @@ def check_there_and_back(source: Path, tmp_path: Path) -> None:
 
     (run,) = convert_logdir(str(source), str(tmp_path / "tb"), options=WITHOUT_ARCHIVE).runs
     (loss,) = [loss for loss in run.losses if loss.kind == "graph"]
-    numbers = [int(text) for text in re.findall("[0-9]+", loss.reason)]
+    numbers = [int(text.replace(",", "")) for text in re.findall("[0-9][0-9,]*[0-9]|[0-9]", loss.reason)]
     assert numbers == [
         counts.operators, counts.edges, counts.parameters, counts.constants, counts.outputs, counts.drawn,
         counts.constant_copies,
@@ -407,7 +407,7 @@ def test_a_meta_graph_is_drawn_where_there_is_no_other(tmp_path: Path) -> None:
     write_log(tmp_path / "one" / "tb", meta_graph=source)
     (run,) = convert_logdir(str(tmp_path / "one" / "tb"), str(tmp_path / "one" / "ms")).runs
     assert [node.full_name for node in graphs_in(tmp_path / "one" / "ms")[0].node] == ["a"]
-    assert run.losses[0].reason.startswith("drawn as a MindSpore graph; 2 nodes, 1 edges; 1 operators")
+    assert run.losses[0].reason.startswith("drawn as a MindSpore graph; 2 nodes, 1 edge; 1 operator")
     write_log(tmp_path / "two" / "tb", tb_pb.GraphDef(node=[tf_node("b", "B")]), meta_graph=source)
     (run,) = convert_logdir(str(tmp_path / "two" / "tb"), str(tmp_path / "two" / "ms")).runs
     assert [node.full_name for node in graphs_in(tmp_path / "two" / "ms")[0].node] == ["b"]

@@ -206,7 +206,7 @@ def test_scalars_and_small_arrays_are_kept_where_large_ones_find_no_room(
     }
     link.put_values(1, START, both)
     assert link.dropped == {"histogram": 1}
-    assert "histogram 'w', first at step 1, has 524288 bytes and is always left out: queue_bytes is 65536" in messages(
+    assert "histogram 'w', first at step 1, has 524,288 bytes and is always left out: queue_bytes is 65536" in messages(
         caplog
     )
     assert "faster than" not in messages(caplog), "that is not why"

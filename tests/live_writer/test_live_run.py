@@ -212,7 +212,7 @@ def test_a_removed_directory_is_made_again(tmp_path: Path) -> None:
     assert run.live.flush()
     run.live.close()
     assert steps(files(directory, "_MS")) == steps(files(directory, "tfevents")) == [2, 3]
-    assert "the 1 records written there last are in" in run.warnings["gone"]
+    assert "what was written there last (1 record) is in" in run.warnings["gone"]
     assert run.warnings["gone"].rsplit(" ", 1)[1] in map(str, directory.iterdir()), "the log names a file that is there"
 
 
@@ -250,7 +250,7 @@ def test_what_cannot_be_moved_waits_and_is_counted_at_the_end(tmp_path: Path) ->
     run.scalar(4, loss=4.0)
     run.live.close()
     assert run.live.summary.dropped == run.live.event_file.dropped == 1
-    assert "1 records are lost" in run.warnings["close"]
+    assert "1 record is lost" in run.warnings["close"]
 
 
 def test_where_files_may_not_grow_the_next_one_is_begun(tmp_path: Path) -> None:
@@ -393,7 +393,7 @@ def test_what_a_user_wrote_for_tensorboard_alone_is_no_difference_and_is_carried
     assert verify_logdirs(here, there).is_equal
     assert not convert_logdir(here, there, to="tensorboard").runs[0].events_read
     (restored,) = convert_logdir(there, back, to="mindinsight").runs
-    assert restored.problems == ["1 values were written for TensorBoard alone (bridge.summary_writer) and are left out"]
+    assert restored.problems == ["1 value was written for TensorBoard alone (bridge.summary_writer), and left out"]
     assert verify_logdirs(here, back).is_equal
 
 

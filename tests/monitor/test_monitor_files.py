@@ -170,7 +170,7 @@ def test_a_full_disk_costs_one_warning_of_each_kind(tmp_path: Path) -> None:
     assert set(said) == {
         "write /dev/full: /dev/full cannot be written: No space left on device; it is tried again",
         f"full /dev/full: {full}: lines are left out",
-        "missing /dev/full: /dev/full lacks 200000 lines that could not be written: No space left on device",
+        "missing /dev/full: /dev/full lacks 200,000 lines that could not be written: No space left on device",
     }
 
 

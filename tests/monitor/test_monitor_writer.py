@@ -137,7 +137,7 @@ def test_a_detached_sink_that_waits_holds_up_nobody(caplog: pytest.LogCaptureFix
     assert calls[-1] == "Second.close"
     assert said(caplog) == [
         "test: slow: values come faster than they can be written: some are left out",
-        "test: slow: up to 20000 values or notes are not written and may be missing: First.open has not ended",
+        "test: slow: up to 20,000 values or notes are not written and may be missing: First.open has not ended",
         "test: slow lacks 100 values or notes that came faster than they were taken",
     ]
     first.gate.set()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fnmatch
+import importlib.util
 import json
 import os
 import re
@@ -12,6 +14,7 @@ import sys
 import sysconfig
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,7 @@ import yaml
 import ms_summary_bridge
 from tests.mindspore_run import scalars, write_summary
 from tests.project.test_public_names import CALLBACKS
+from tests.project.test_readme import make_environment
 from tools import release
 from tools.tensorboard_api import TensorBoardClient, stop_process
 
@@ -159,39 +163,48 @@ def ready(clean: Path, tmp_path: Path) -> Path:
 FAST = ["version", "changelog", "tree"]
 
 
-def plant_tag(tree: Path) -> str:
+def change(tree: Path, name: str, old: str, new: str) -> None:
+    """Commits a change of a file."""
+    text = (tree / name).read_text(encoding="utf-8")
+    assert old in text
+    (tree / name).write_text(text.replace(old, new, 1), encoding="utf-8")
+    git("commit", "-qam", "change", cwd=tree)
+
+
+def plant_tag(tree: Path) -> None:
     git("tag", f"v{release.read_version(tree)}", cwd=tree)
-    return "version"
 
 
-def plant_version(tree: Path) -> str:
-    (tree / "ms_summary_bridge" / "_version.py").write_text('__version__ = "1.2-final"\n')
-    git("commit", "-qam", "version", cwd=tree)
-    return "version"
+def plant_version(tree: Path) -> None:
+    change(tree, "ms_summary_bridge/_version.py", f'"{release.read_version(tree)}"', '"1.2-final"')
 
 
-def plant_undated(tree: Path) -> str:
-    path = tree / "CHANGELOG.md"
-    path.write_text(path.read_text().replace("2030-01-31", "Unreleased"))
-    git("commit", "-qam", "undated", cwd=tree)
-    return "changelog"
+def plant_raised_version(tree: Path) -> None:
+    change(tree, "ms_summary_bridge/_version.py", f'"{release.read_version(tree)}"', '"9.8.7"')
 
 
-def plant_empty_entry(tree: Path) -> str:
-    path = tree / "CHANGELOG.md"
-    path.write_text(path.read_text().replace("2030-01-31\n", "2030-01-31\n\n## [0.0.1] - 2029-01-31\n"))
-    git("commit", "-qam", "empty", cwd=tree)
-    return "changelog"
+def plant_another_version_in_setup(tree: Path) -> None:
+    change(tree, "setup.py", "version=VERSION", 'version="9.8.7"')
 
 
-def plant_change(tree: Path) -> str:
+def plant_no_entry(tree: Path) -> None:
+    change(tree, "CHANGELOG.md", f"## [{release.read_version(tree)}] - 2030-01-31", "")
+
+
+def plant_undated(tree: Path) -> None:
+    change(tree, "CHANGELOG.md", "2030-01-31", "Unreleased")
+
+
+def plant_empty_entry(tree: Path) -> None:
+    change(tree, "CHANGELOG.md", "2030-01-31\n", "2030-01-31\n\n## [0.0.1] - 2029-01-31\n")
+
+
+def plant_change(tree: Path) -> None:
     (tree / "README.md").write_text("new")
-    return "tree"
 
 
-def plant_file(tree: Path) -> str:
+def plant_file(tree: Path) -> None:
     (tree / "new.py").write_text("")
-    return "tree"
 
 
 def test_a_release_that_is_ready_passes(ready: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -200,18 +213,44 @@ def test_a_release_that_is_ready_passes(ready: Path, capsys: pytest.CaptureFixtu
     assert [line.split()[:2] for line in lines] == [[name, "ok"] for name in FAST]
 
 
-@pytest.mark.parametrize(
-    "plant", [plant_tag, plant_version, plant_undated, plant_empty_entry, plant_change, plant_file],
-    ids=lambda plant: plant.__name__,
-)  # fmt: skip
-def test_what_is_not_ready_is_named(plant: object, ready: Path) -> None:
-    assert callable(plant)
-    step = plant(ready)
-    results = {name: (word, lines) for name, word, _, lines in release.check(ready, FAST)}
-    assert results[step][0] == "FAILED"
-    assert results[step][1]
-    others = {"version": {"changelog"} if plant is plant_version else set()}.get(step, set())
-    assert all(word == "ok" for name, (word, _) in results.items() if name not in {step, *others})
+PLANTS: dict[Callable[[Path], None], dict[str, str]] = {
+    plant_tag: {"version": "is there already: raise the version in _version.py"},
+    plant_version: {"version": "'1.2-final' is not like 1.2.3", "changelog": "the version is 1.2-final"},
+    plant_raised_version: {"changelog": "the version is 9.8.7"},
+    plant_another_version_in_setup: {"version": "setup.py says 9.8.7, _version.py"},
+    plant_no_entry: {"changelog": "the top entry is for nothing"},
+    plant_undated: {"changelog": "has no date: write ## ["},
+    plant_empty_entry: {"changelog": "says nothing"},
+    plant_change: {"tree": "README.md"},
+    plant_file: {"tree": "new.py"},
+}
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
+def test_what_is_not_ready_is_named(plant: Callable[[Path], None], ready: Path) -> None:
+    plant(ready)
+    failed = {name: lines for name, word, _, lines in release.check(ready, FAST) if word == "FAILED"}
+    assert failed.keys() == PLANTS[plant].keys()
+    for name, words in PLANTS[plant].items():
+        assert words in "\n".join(failed[name])
+
+
+def test_a_page_with_a_lost_link_stops_a_release(ready: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The site itself would not be built either: test_site.py plants that, which takes longer."""
+    monkeypatch.setattr(release, "DOCUMENTS", ["test_links"])
+    (ready / "docs" / "index.md").write_text("# Title\n\n[there](gone.md)\n", encoding="utf-8")
+    ((_, word, _, lines),) = release.check(ready, ["docs"])
+    assert word == "FAILED"
+    assert "gone.md: no such file" in "\n".join(lines)
+
+
+@pytest.mark.slow
+def test_a_wheel_that_setup_makes_without_a_file_stops_a_release(ready: Path) -> None:
+    pytest.importorskip("build")
+    change(ready, "setup.py", '            "viewers/mindinsight.txt",\n', "")
+    ((_, word, _, lines),) = release.check(ready, ["build"])
+    assert word == "FAILED"
+    assert "wheel: missing ['ms_summary_bridge/viewers/mindinsight.txt']" in "\n".join(lines)
 
 
 def test_a_failing_program_fails_its_step_and_not_the_others(ready: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,6 +382,24 @@ try {name} export --format p
     ]
 
 
+@pytest.mark.parametrize("shell", ["zsh", "fish", "pwsh"])
+def test_other_shells_get_the_same_answers(shell: str, programs: Path, tmp_path: Path) -> None:
+    """As the lines that --install-completion writes for them ask, whether or not the shell is installed here."""
+    for typed, wanted in (("con", ["convert", "config"]), ("export --format p", ["parquet"])):
+        asked = {
+            "_MSB_COMPLETE": f"complete_{shell}",
+            "_TYPER_COMPLETE_ARGS": f"msb {typed}",
+            "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+            "_TYPER_COMPLETE_WORD_TO_COMPLETE": typed.split()[-1],
+        }
+        variables = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT), **asked}
+        said = subprocess.run(
+            [programs / "msb"], env=variables, capture_output=True, text=True, timeout=60, cwd=tmp_path
+        )
+        words = re.findall(r'(?:^|[("])([a-z]+)(?=[":\t]|$)', said.stdout, re.MULTILINE)
+        assert words == wanted, said.stdout
+
+
 # ---------------------------------------------------------------- the container
 
 
@@ -371,27 +428,62 @@ def test_the_dockerfile_is_sound(tmp_path: Path) -> None:
     assert {".git", ".venvs"} <= set(ignored)
 
 
+def ignored_by_docker(name: str) -> bool:
+    """Whether .dockerignore keeps a file out of what is copied; it has names, `**/` and `*` alone."""
+    patterns = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
+    parts = name.split("/")
+    return any(
+        fnmatch.fnmatchcase(part, pattern.removeprefix("**/"))
+        for pattern in patterns
+        for part in (parts if pattern.startswith("**/") else parts[:1])
+    )
+
+
+@pytest.fixture(scope="module")
+def container(clean: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What the instructions of the Dockerfile make, below a directory instead of `/`; returns the variables for it.
+
+    The requirements are those installed here, since a test downloads nothing, and no user is added.
+    """
+    root = tmp_path_factory.mktemp("container")
+    variables = {**os.environ, "PYTHONPATH": "", **make_environment(root / "environment")}
+    programs = root / "programs"
+    programs.mkdir()
+    (programs / "useradd").write_text(f'#!/bin/sh\necho "$@" >{root}/users\n')
+    (programs / "useradd").chmod(0o755)
+    variables["PATH"] = f"{programs}:{variables['PATH']}"
+    for name, arguments in instructions():
+        if name == "COPY" and not arguments.startswith("--from"):
+            for path in release.committed(clean):
+                if not ignored_by_docker(path):
+                    (root / "src" / path).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(clean / path, root / "src" / path)
+        elif name == "RUN":
+            line = re.sub(r"(?<![\w.*])/(?=src|wheels)", f"{root}/", arguments)
+            subprocess.run(["sh", "-ec", line], env=variables, check=True, timeout=240, cwd=root, capture_output=True)
+        elif name == "USER":
+            assert (root / "users").read_text().split()[-1] == arguments
+    return variables
+
+
 @pytest.mark.tensorboard
-def test_what_the_container_runs_shows_a_summary_directory(programs: Path, tmp_path: Path) -> None:
+@pytest.mark.skipif(importlib.util.find_spec("setuptools") is None, reason="setuptools is not installed")
+def test_what_the_container_runs_shows_a_summary_directory(container: dict[str, str], tmp_path: Path) -> None:
     write_summary(tmp_path / "logs" / "run", scalars("loss", range(5)))
     found = dict(instructions())
     command = [*json.loads(found["ENTRYPOINT"]), *json.loads(found["CMD"])]
     assert command[2] == "/logs"
     assert command[-1] == found["EXPOSE"]
     command[2], command[-1] = str(tmp_path / "logs"), "0"
-    tools = Path(sys.executable).parent
+    command[0] = str(shutil.which(command[0], path=container["PATH"]))
+    assert Path(command[0]).is_relative_to(container["HOME"]), "another one than it has installed"
     with (tmp_path / "said.txt").open("w") as said:
         process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
             stderr=said,
             text=True,
-            env={
-                **os.environ,
-                "PATH": f"{programs}:{tools}:{os.environ['PATH']}",
-                "HOME": str(tmp_path),
-                "XDG_CACHE_HOME": "",
-            },
+            env={**container, "XDG_CACHE_HOME": str(tmp_path)},
             cwd=tmp_path,
             start_new_session=True,
         )
@@ -413,9 +505,21 @@ def test_what_the_container_runs_shows_a_summary_directory(programs: Path, tmp_p
 
 
 def test_each_host_runs_what_everybody_runs() -> None:
-    github = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
-    gitee = yaml.safe_load((ROOT / ".workflow" / "ci.yml").read_text(encoding="utf-8"))
-    assert {"run": ".ci/run"} in github["jobs"]["linux"]["steps"]
+    github, gitcode, gitee = (
+        yaml.safe_load((ROOT / name / "ci.yml").read_text(encoding="utf-8"))
+        for name in (".github/workflows", ".gitcode/workflows", ".workflow")
+    )
+    for host in (github, gitcode):
+        steps = host["jobs"]["linux"]["steps"]
+        assert [step["run"] for step in steps if "run" in step] == [".ci/run"]
+        assert [step["uses"].partition("@")[0].rpartition("/")[2] for step in steps[:2]] == ["checkout", "setup-python"]
+        assert {*host[True]} == {"push", "pull_request"}  # YAML takes the word `on` for true
     assert [step["commands"] for stage in gitee["stages"] for step in stage["steps"]] == [[".ci/run"]]
+    versions = [
+        steps[1]["with"]["python-version"] for steps in (h["jobs"]["linux"]["steps"] for h in (github, gitcode))
+    ]
+    versions += [step["pythonVersion"] for stage in gitee["stages"] for step in stage["steps"]]
+    assert len(set(versions)) == 1
+    assert int(versions[0].removeprefix("3.")) in release.MINORS
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
     assert "exec ./tools/test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")

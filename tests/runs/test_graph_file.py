@@ -57,7 +57,7 @@ def test_a_directory_with_one_graph_file_is_a_run(tmp_path: Path) -> None:
     report = convert_logdir(str(tmp_path / "ms"), str(tmp_path / "tb"))
     (run,) = report.runs
     assert (run.run, run.files, run.events_read, run.values) == ("net", ["net/ms_output.pb"], 1, {"graph": 1})
-    assert run.losses[0].reason.startswith("drawn as a TensorFlow graph; 2 operators, 2 edges; 1 parameters")
+    assert run.losses[0].reason.startswith("drawn as a TensorFlow graph; 2 operators, 2 edges; 1 parameter")
     assert drawn(tmp_path / "tb" / "net") == ["Default/0 Default/Conv2D Default/ReLU"]
     assert verify_logdirs(str(tmp_path / "ms"), str(tmp_path / "tb")).is_equal
     (found,) = inspect_logdir(str(tmp_path / "ms")).runs

@@ -193,7 +193,7 @@ def test_damage_is_named_and_counted_and_costs_its_rows_alone(tmp_path: Path) ->
         ("grad_reduced_0-2.csv", "could not convert string to float: 'one'"),
         ("grad_reduced_0-2.csv", "cannot convert float infinity to integer"),
         ("grad_reduced_0-2.csv", "step '-1'"),
-        ("grad_reduced_0-2.csv", "1 cells where 8 belong"),
+        ("grad_reduced_0-2.csv", "1 cell where 8 belong"),
     ]
     start = len(lines[0] + good[0])
     assert (run.damaged[1].start, run.damaged[1].end) == (start, start + len(broken[0]))
@@ -214,9 +214,9 @@ def test_columns_that_nobody_knows_are_named(tmp_path: Path, capsys: pytest.Capt
     (run,) = json.loads(capsys.readouterr().out)["runs"]
     assert run["problems"] == [
         "columns that msprobe does not document, read as numbers: my_op, note",
-        "column note: 1 cells hold no number, and are left out",
-        "column sr: 1 cells hold no number, and are left out",
-        "1 numbers are beyond float32, and infinite here",
+        "column note: 1 cell holds no number: left out",
+        "column sr: 1 cell holds no number: left out",
+        "1 number is beyond float32, and infinite here",
     ]
     assert {tag["tag"] for tag in run["tags"]} >= {"linear_hook/vp0:w/my_op", "linear_hook/vp0:w/sr"}
     assert main(["inspect", str(tmp_path)]) == 0

@@ -21,6 +21,7 @@ from ms_summary_bridge.convert.state import OutputState, RunState
 from ms_summary_bridge.convert.verify.made import lineage_items, made_items
 from ms_summary_bridge.convert.verify.series import Key, Take, Taker, pack_rows
 from ms_summary_bridge.convert.verify.source import take_carried, take_encoding
+from ms_summary_bridge.errors import counted
 from ms_summary_bridge.events import Decoder, Event, FileVersion, SessionLog
 from ms_summary_bridge.files.event_file import CHUNK_BYTES, EventFileReader
 from ms_summary_bridge.files.file_names import LINEAGE, MINDSPORE, TENSORBOARD, archive_name
@@ -285,6 +286,6 @@ def _change(path: str, file: OutputState) -> str:
     except OSError as error:
         return f"cannot be read: {error.strerror or error}"
     if left > 0:
-        return f"is {left} bytes shorter than what was written"
+        return f"is {counted(left, 'byte')} shorter than what was written"
     is_known = file.checksum is not None
     return "its bytes are not those that were written" if is_known and checksum != file.checksum else ""

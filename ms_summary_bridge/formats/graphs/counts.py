@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from ms_summary_bridge.errors import counted
+
 __all__ = ["GraphCounts"]
 
 
@@ -47,21 +49,24 @@ class GraphCounts(msgspec.Struct):
 
     def describe(self) -> str:
         """Returns what TensorBoard's drawing, or a restored graph, has; of what may go wrong only what did."""
-        text = f"{self.operators} operators{self._edges_in_words()}"
-        text += f"; {self.parameters} parameters, {self.constants} constants, {self.outputs} outputs"
+        text = f"{counted(self.operators, 'operator')}{self._edges_in_words()}"
+        text += f"; {self._operands_in_words()}, {counted(self.outputs, 'output')}"
         text += _in_words((self.subgraphs, "graphs inside it")) + self._functions_in_words()
         if self.drawn:
-            text += f"; {self.drawn} nodes drawn"
+            text += f"; {counted(self.drawn, 'node')} drawn"
             text += _in_words((self.constant_copies, "of them constants, one in each scope"))
         return text
 
     def describe_anf(self) -> str:
         """Returns what MindInsight's drawing has; of what may go wrong only what did."""
-        text = f"{self.nodes} nodes{self._edges_in_words()}{self._functions_in_words()}"
-        return f"{text}; {self.operators} operators, {self.parameters} parameters, {self.constants} constants drawn"
+        text = f"{counted(self.nodes, 'node')}{self._edges_in_words()}{self._functions_in_words()}"
+        return f"{text}; {counted(self.operators, 'operator')}, {self._operands_in_words()} drawn"
+
+    def _operands_in_words(self) -> str:
+        return f"{counted(self.parameters, 'parameter')}, {counted(self.constants, 'constant')}"
 
     def _edges_in_words(self) -> str:
-        return f", {self.edges} edges" + _in_words(
+        return f", {counted(self.edges, 'edge')}" + _in_words(
             (self.control_edges, "of them control edges"),
             (self.dangling_edges, "of them from names that nothing has"),
             (self.merged_edges, "of them shown as one with another"),
@@ -71,7 +76,8 @@ class GraphCounts(msgspec.Struct):
     def _functions_in_words(self) -> str:
         if not self.functions:
             return ""
-        return f"; {self.functions} functions with {self.arguments} arguments and {self.returns} outputs"
+        ends = f"{counted(self.arguments, 'argument')} and {counted(self.returns, 'output')}"
+        return f"; {counted(self.functions, 'function')} with {ends}"
 
 
 def _in_words(*parts: tuple[int, str]) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 import mindspore
 
-from ms_summary_bridge.errors import LogdirError
+from ms_summary_bridge.errors import LogdirError, counted
 from ms_summary_bridge.monitor.checkpoints.checkpoint_state import STATE_NAME, Checkpoint, read_state
 from ms_summary_bridge.training.distributed import find_process_rank, rank_directory
 
@@ -93,7 +93,9 @@ def _put(file: str, values: dict[str, Any], cell: Any) -> None:
     except (ValueError, RuntimeError) as error:
         raise LogdirError(f"{file} does not fit {kind}: {error}") from error
     if own and len(missing) == len(own):
-        raise LogdirError(f"{file} does not fit {kind}: it has none of its {len(own)} parameters: {_list(missing)}")
+        raise LogdirError(
+            f"{file} does not fit {kind}: it has none of its {counted(len(own), 'parameter')}: {_list(missing)}"
+        )
     if missing:
         raise LogdirError(f"{file} does not fit {kind}: it does not have {_list(missing)}")
 

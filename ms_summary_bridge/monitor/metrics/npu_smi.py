@@ -24,6 +24,7 @@ import subprocess
 from collections.abc import Iterator
 from typing import Final
 
+from ms_summary_bridge.errors import counted
 from ms_summary_bridge.monitor.metrics.device_sampler import DeviceError, DeviceReading
 
 __all__ = ["NpuSmi", "parse_fields", "parse_mapping", "parse_table"]
@@ -66,7 +67,7 @@ class NpuSmi:
             mapping = parse_mapping(self._run("info", "-m"))
             if self._index not in mapping:
                 listed = max(len(chips), len(mapping))
-                raise DeviceError(f"npu-smi lists {listed} chips, and none of them as device {self._index}")
+                raise DeviceError(f"npu-smi lists {counted(listed, 'chip')}, and none of them as device {self._index}")
             self._place = mapping[self._index]
         card, chip = self._place
         reading = parse_fields(self._read_fields(card, chip), chip)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from ms_summary_bridge.errors import counted
 from ms_summary_bridge.monitor.model.sample import Note, Sample
 from ms_summary_bridge.monitor.sinks.line_file import FileSink, LineFile
 from ms_summary_bridge.monitor.sinks.writer import Sink
@@ -58,7 +59,7 @@ def describe_sample(sample: Sample, training: TrainingFacts) -> str:
             parts.append(f"{label}: {_number(value)}{unit}")
     for name, count in sample.nonfinite_steps.items():
         if math.isfinite(sample.values.get(name, math.nan)):
-            parts.append(f"{name} not finite in {count} steps")
+            parts.append(f"{name} not finite in {counted(count, 'step')}")
     if sample.secs_left is not None:
         parts.append(f"ETA: {duration(sample.secs_left)}")
     if sample.data_share is not None and sample.data_share >= _WAITING_SHARE:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ms_summary_bridge.errors import LogdirError
+from ms_summary_bridge.errors import LogdirError, counted
 from ms_summary_bridge.files import file_names
 from ms_summary_bridge.files.lines import read_lines
 from ms_summary_bridge.monitor.model.sample import Note, Sample, strict_numbers
@@ -96,7 +96,10 @@ class Journal(FileSink):
         """Opens the file, and heals it if the last session of the run crashed."""
         if self.file.open() and self.file.healed is not None:
             count, path = self.file.healed, self.file.path
-            self._warn("healed", f"{path}: the last line was torn by a crash: {count} bytes were cut off")
+            self._warn(
+                "healed",
+                f"{path}: the last line was torn by a crash: {counted(count, 'byte was', 'bytes were')} cut off",
+            )
             self.write({"kind": "healed", "bytes": count, "wall_time": time.time(), "rank": self._rank})
 
     def write(self, line: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable
 from typing import Final
 
+from ms_summary_bridge.errors import counted
 from ms_summary_bridge.files.system import O_BINARY, read_at, try_lock
 from ms_summary_bridge.monitor.sinks.writer import Sink
 
@@ -198,7 +199,7 @@ class LineFile:
             self.dropped += len(self._waiting)
             self._waiting, self._waiting_bytes = [], 0
         if self.dropped:
-            self._say("missing", f" lacks {self.dropped} lines that could not be written: {self._reason}")
+            self._say("missing", f" lacks {counted(self.dropped, 'line')} that could not be written: {self._reason}")
         self._close()
 
 

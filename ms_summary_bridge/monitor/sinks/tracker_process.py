@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ms_summary_bridge.errors import BridgeError
+from ms_summary_bridge.errors import BridgeError, counted
 from ms_summary_bridge.monitor.sinks.tracker_clients import Client, make_client
 
 __all__ = ["main"]
@@ -105,8 +105,7 @@ class _Run:
 
     def _end(self, reason: str) -> None:
         self._is_ending.set()
-        plural = "s" * (self._lost != 1)
-        missing = [f"lacks {self._lost} value{plural} or note{plural}"] if self._lost else []
+        missing = [f"lacks {counted(self._lost, 'value or note', 'values or notes')}"] if self._lost else []
         if self._client is not None:
             try:
                 self._client.finish(reason)

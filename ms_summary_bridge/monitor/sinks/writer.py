@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from ms_summary_bridge.errors import BridgeError
+from ms_summary_bridge.errors import BridgeError, counted
 from ms_summary_bridge.monitor.model.sample import Note, Sample
 from ms_summary_bridge.training.faults import Faults
 
@@ -196,10 +196,13 @@ class Writer:
             self._warn("close", f"what was recorded is written, but {self._sinks.busy}")
         elif not is_done:
             count = self._taken - self._written
-            self._warn("close", f"up to {count} values or notes are not written and may be missing: {self._sinks.busy}")
+            self._warn(
+                "close",
+                f"up to {counted(count, 'value or note is', 'values or notes are')} not written and may be missing: "
+                f"{self._sinks.busy}",
+            )
         for name, count in self._sinks.lacks.copy().items():
-            plural = "s" * (count != 1)
-            self._warn(f"{name} lacks {count}", f"{name} lacks {count} value{plural} or note{plural}")
+            self._warn(f"{name} lacks {count}", f"{name} lacks {counted(count, 'value or note', 'values or notes')}")
         return is_done
 
     def _warn(self, kind: str, message: str) -> None:
@@ -266,6 +269,6 @@ class DetachedSink(Sink):
         """Waits for the sink, but not for long; says how many items found no room."""
         self._writer.close(self._close_secs)
         if dropped := self._writer.dropped:
-            lost = f"{dropped} value{'s' * (dropped != 1)} or note{'s' * (dropped != 1)}"
+            lost = counted(dropped, "value or note", "values or notes")
             message = f"{self._name} lacks {lost} that came faster than they were taken"
             self._faults.warn(message, message)  # of each training

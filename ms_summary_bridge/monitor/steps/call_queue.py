@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from ms_summary_bridge.errors import counted
 from ms_summary_bridge.monitor.steps.step_reader import Reading
 from ms_summary_bridge.training.faults import Faults
 from ms_summary_bridge.training.step_clock import Call, StepClock
@@ -118,7 +119,10 @@ class CallQueue:
             while True:
                 steps += self._calls.popleft().ended[1]
         self.dropped += steps
-        self._faults.warn(f"left out {self.dropped}", f"a metric or a rule does not return: {steps} steps are left out")
+        self._faults.warn(
+            f"left out {self.dropped}",
+            f"a metric or a rule does not return: {counted(steps, 'step is', 'steps are')} left out",
+        )
 
 
 def _is_due(read: Any) -> bool:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ms_summary_bridge.errors import counted
 from ms_summary_bridge.monitor.model.sample import Note, Sample, strict_numbers
 from ms_summary_bridge.monitor.sinks.writer import Writer
 from ms_summary_bridge.training.facts import TrainingFacts
@@ -57,7 +58,7 @@ class Notes:
 
     def take_all(self, step: int, steps: int, values: dict[str, float], text: str, monotonic: float) -> None:
         """Puts the values of a step over all ranks, by names below `all/`, and the same in words."""
-        said = f"all {self._training.ranks} ranks at step {step}: {text}"
+        said = f"all {counted(self._training.ranks, 'rank')} at step {step}: {text}"
         sample = Sample(step=step, interval_steps=steps, values=values, of_all=said)
         sample.wall_time, sample.monotonic = self._wall_clock(), monotonic
         self._writer.put(sample)

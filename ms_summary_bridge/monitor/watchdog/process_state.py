@@ -15,6 +15,8 @@ from typing import Final
 import msgspec
 import psutil
 
+from ms_summary_bridge.errors import counted
+
 __all__ = ["ProcessState", "catches", "find_descendants", "find_threads", "is_free", "is_same_program", "read_state"]
 
 _WORDS: Final = {
@@ -54,7 +56,7 @@ class ProcessState(msgspec.Struct, frozen=True):
     def describe(self) -> str:
         """Returns it in words."""
         where = f" in {self.waits_in}" if self.waits_in else ""
-        threads = f", {self.threads} threads" if self.threads > 1 else ""
+        threads = f", {counted(self.threads, 'thread')}" if self.threads > 1 else ""
         return f"{self.pid} ({self.name}): {_WORDS.get(self.state, self.state)}{where}{threads}"
 
 

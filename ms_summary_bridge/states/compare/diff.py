@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ms_summary_bridge.errors import NoEventsError, UsageError
+from ms_summary_bridge.errors import NoEventsError, UsageError, counted
 from ms_summary_bridge.files.arguments import check_path
 from ms_summary_bridge.files.event_file import Path
 from ms_summary_bridge.states.compare.training import Series, Training, find_trainings, read_training
@@ -99,7 +99,10 @@ def _read_one(path: str) -> Training:
         raise NoEventsError(f"{path}: no training was found below it")
     if len(found) > 1:
         names = ", ".join(one.found.name for one in found[:5])
-        raise UsageError(f"{path}: {len(found)} trainings are below it ({names}, ...): name the directory of one")
+        raise UsageError(
+            f"{path}: {counted(len(found), 'training is', 'trainings are')} below it ({names}, ...): "
+            "name the directory of one"
+        )
     return read_training(found[0])
 
 
@@ -243,7 +246,7 @@ def describe_loss(loss: LossDiff | None) -> str:
     if not loss.common:
         return f"loss: {loss.tag_a} and {loss.tag_b} have no step in common"
     if loss.first_difference is None:
-        return f"loss: the same numbers at all {loss.common} common steps"
+        return f"loss: the same numbers at all {counted(loss.common, 'common step')}"
     names = loss.tag_a if loss.tag_a == loss.tag_b else f"{loss.tag_a}, {loss.tag_b}"
     apart = "but within their noise" if loss.parts_at is None else f"and apart from step {loss.parts_at} on"
     best = f"best {show_value(loss.best_a)} -> {show_value(loss.best_b)}"

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from ms_summary_bridge.diagnose.finding import name_ranks
+from ms_summary_bridge.errors import counted
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.alert_config import ActionConfig
 from ms_summary_bridge.monitor.model.sample import Note
@@ -65,7 +66,7 @@ def _describe_incident(incident: dict[str, Any], ranks: int) -> list[str]:
         named = ", ".join(hosts[:_NAMED_HOSTS]) + (", ..." if len(hosts) > _NAMED_HOSTS else "")
         told = name_ranks(incident["ranks"])
         lines.append(
-            f"told by {told} on {len(hosts)} host{'s' * (len(hosts) != 1)} ({named}); "
+            f"told by {told} on {counted(len(hosts), 'host')} ({named}); "
             f"first bad: rank {incident['first_rank']}" + _on(incident["first_host"])
         )
     lines += incident["doing"]
@@ -81,7 +82,9 @@ def _describe_incident(incident: dict[str, Any], ranks: int) -> list[str]:
         else f"last good checkpoint: step {saved['step']}, {saved['path']}"
     )
     if incident["left_out"]:
-        lines.append(f"{incident['left_out']} messages before this one were left out by the limit of the webhook")
+        lines.append(
+            f"{counted(incident['left_out'], 'message')} before this one were left out by the limit of the webhook"
+        )
     return lines
 
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import IO, Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
+from ms_summary_bridge.errors import counted
 from ms_summary_bridge.monitor.alarms.actions.dialects import Verdict, build_request, judge
 from ms_summary_bridge.monitor.alarms.actions.message import ActionError, AlertSource
 from ms_summary_bridge.monitor.model.alert import Alert
@@ -103,7 +104,7 @@ def send(
         if verdict == "refused" or attempt == config.attempts or hurry.wait(min(pause or wait, _LONGEST_WAIT)):
             break
         wait *= 2
-    tried = f" ({attempt} attempts)" if attempt > 1 else ""
+    tried = f" ({counted(attempt, 'attempt')})" if attempt > 1 else ""
     raise ActionError(secrets.clean(f"{reason}{tried}"))
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from ms_summary_bridge.errors import BridgeError
+from ms_summary_bridge.errors import BridgeError, counted
 from ms_summary_bridge.files.waiting import within
 from ms_summary_bridge.monitor.alarms.actions.message import AlertSource
 from ms_summary_bridge.monitor.alarms.actions.runner import ActionRunner
@@ -248,7 +248,9 @@ class IncidentDesk:
             left_out = self._take_turn(action)
             if left_out is None:
                 most = action.webhook.limit if action.webhook is not None else 0
-                self._outcome(action, case.alert, f"left out: {most} messages were sent within an hour")
+                self._outcome(
+                    action, case.alert, f"left out: {counted(most, 'message was', 'messages were')} sent within an hour"
+                )
                 continue
             alert = merge_reports(reports, doing=doing, blamed=blamed, left_out=left_out)
             self._sent[id(alert)] = case
@@ -267,7 +269,9 @@ class IncidentDesk:
         if found is None:
             return [], []
         lines = [f"{name_ranks(group.ranks)}: {group.doing}" for group in found.groups]
-        lines = lines[:_GROUPS] + ([f"{len(lines) - _GROUPS} more groups of ranks"] if len(lines) > _GROUPS else [])
+        lines = lines[:_GROUPS] + (
+            [f"{counted(len(lines) - _GROUPS, 'more group')} of ranks"] if len(lines) > _GROUPS else []
+        )
         return lines, found.findings[0].ranks if found.findings else []
 
     def _take_turn(self, action: ActionConfig) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+from ms_summary_bridge.errors import counted
 from ms_summary_bridge.monitor.alarms.rules.rule import Observation, Rule, Streak, ValueRule, say_number
 from ms_summary_bridge.monitor.model.alert import Alert
 
@@ -32,7 +33,7 @@ class Threshold(ValueRule):
         count = self._streak.add(point, is_on=is_past)
         if bound is None or not is_past or count < self._times:
             return None
-        often = f", {count} times in a row" if self._times > 1 else ""
+        often = f", {counted(count, 'time')} in a row" if self._times > 1 else ""
         message = f"{self._metric} is {say_number(value)}, {way} {bound:g}{often}"
         advice = f"the bound was set in the configuration; see what {self._metric} did before"
         return self.alert(point, self._metric, value, message, advice, bound=bound, since=self._streak.since)

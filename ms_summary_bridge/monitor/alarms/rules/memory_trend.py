@@ -10,6 +10,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from ms_summary_bridge.errors import counted
 from ms_summary_bridge.monitor.alarms.rules.rule import Observation, Rule
 from ms_summary_bridge.monitor.model.alert import Alert
 
@@ -154,13 +155,13 @@ class MemoryTrend(Rule):
         since: int,
     ) -> Alert:
         steps_left = max(0.0, limit - value) / per_step
-        lasting = f"{hours_left:.1f} hours" if hours_left >= 1 else f"{hours_left * 60:.0f} minutes"
+        lasting = f"{hours_left:.1f} hours" if hours_left >= 1 else counted(hours_left * 60, "minute")
         return self.alert(
             point,
             metric,
             value,
             f"the {_NAMES[metric]} grows by {per_step * 1000:.4g} MiB per 1000 steps: {value:.0f} of {limit:.0f} MiB "
-            f"are in use, and the rest lasts for {steps_left:.0f} steps, {lasting}",
+            f"are in use, and the rest lasts for {counted(steps_left, 'step')}, {lasting}",
             "look for tensors that a list, a callback or a cache keeps alive, and for data set workers that grow; "
             "save a checkpoint before the memory is used up",
             bound=limit,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import ClassVar
 
+from ms_summary_bridge.errors import counted
 from ms_summary_bridge.monitor.alarms.rules.rule import Observation, Rule, Streak, ValueRule, say_number
 from ms_summary_bridge.monitor.model.alert import Alert
 
@@ -74,7 +75,7 @@ class OverflowStreak(Rule):
             point,
             "overflow",
             float(count),
-            f"{count} steps in a row were skipped for an overflow",
+            f"{counted(count, 'step')} in a row were skipped for an overflow",
             "nothing is learned while every step is skipped: see whether the loss scale still falls, and look for "
             "infinite values in the network's own outputs",
             bound=float(self._steps),
@@ -103,7 +104,7 @@ class GradientVanishing(ValueRule):
             point,
             "grad_norm",
             value,
-            f"the gradient norm is {value:.3g}, below {self._below:g} for {count} steps",
+            f"the gradient norm is {value:.3g}, below {self._below:g} for {counted(count, 'step')}",
             "the weights do not move any more: look at the loss scale, at saturated activations, at layers that are "
             "frozen, and at whether the optimizer gets the gradients at all",
             bound=self._below,

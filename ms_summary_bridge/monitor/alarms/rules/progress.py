@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from ms_summary_bridge.errors import counted
 from ms_summary_bridge.monitor.alarms.rules.rule import Observation, ValueRule
 from ms_summary_bridge.monitor.model.alert import Alert
 
@@ -49,7 +50,8 @@ class NotImproving(ValueRule):
             point,
             self._metric,
             value,
-            f"{self._metric} has not improved for {passed} steps; its best level was {self._sign * best:.6g}",
+            f"{self._metric} has not improved for {counted(passed, 'step')}; "
+            f"its best level was {self._sign * best:.6g}",
             "compare with an evaluation: it may have learned what it can; else look at the learning rate and at "
             "whether the data still changes",
             bound=self._sign * best,
