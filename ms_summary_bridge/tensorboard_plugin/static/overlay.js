@@ -174,8 +174,10 @@ class ChartCard {
       /** @param {number | null} value @param {number | null} at */
       const cell = (value, at) => element("td", { class: "number" }, value === null ? "–" : brief(value),
         at === null || this.overlay.view().axis === "time" ? null : element("span", { class: "soft" }, ` at ${brief(Math.round(at))}`));
+      const isBroken = curve.band === undefined && curve.ys[curve.ys.length - 1] === null; // the last number there is would be another's
+      const end = isBroken ? element("td", { class: "number bad strong" }, "not finite") : cell(last, null);
       return element("tr", { "data-key": curve.key }, element("td", {}, dot), element("th", { scope: "row", title: curve.name }, curve.name),
-        element("td", { class: "number value" }), cell(last, null), cell(min, minAt), cell(max, maxAt));
+        element("td", { class: "number value" }), end, cell(min, minAt), cell(max, maxAt));
     }));
   }
 
