@@ -606,6 +606,25 @@ def test_numbers_are_written_as_people_write_them(dashboard: Dashboard) -> None:
     assert {title: aligned[title] for title in expected} == expected
 
 
+def test_a_run_that_went_astray_does_not_flatten_the_others(dashboard: Dashboard) -> None:
+    frame = dashboard.open()
+    ranges = frame.evaluate(
+        """async () => {
+        const {usualRange} = await import(new URL('curves.js', document.baseURI));
+        const steps = Array.from({length: 30}, (_, index) => index);
+        const made = (act) => ({xs: steps, ys: steps.map(act)});
+        const falling = [1, 1.2, 0.9].map((scale) => made((step) => scale * 1.6 / (1 + step / 15)));
+        const astray = made((step) => step % 3 ? 30 + step : null);
+        const cases = [[...falling, astray], falling, [astray, astray, falling[0]], []];
+        return cases.map(usualRange);
+        }"""
+    )
+    low, high = ranges[0]
+    assert 0 < low < 1
+    assert 1.5 < high < 4
+    assert ranges[1:] == [None, None, None]
+
+
 @pytest.mark.parametrize("width", [1024, 390])
 def test_nothing_is_off_the_screen(dashboard: Dashboard, width: int) -> None:
     """What is wider than its place is scrolled there; the page itself never is, and each button can be pressed."""
