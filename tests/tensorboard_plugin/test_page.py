@@ -95,6 +95,8 @@ def test_the_page_shows_all_of_it_in_light_and_dark(dashboard: Dashboard) -> Non
     table = frame.locator("table.runs").inner_text()
     for text in ("lenet/slow", "lenet/fast", "llm/run", "ended", "0.11 at 20", "64 samples/s", "learning_rate"):
         assert text in table
+    broken = frame.locator("tr[data-key='llm/run'] .spark")
+    assert (broken.locator("path").count(), broken.locator("line.nan").count()) == (1, 1), "a NaN loss is seen at once"
     marked = frame.locator("td.differs[data-config=learning_rate]").all_text_contents()
     assert "0.1" in marked, "the other one is marked"
     assert "0.01" not in marked, "the usual one is not"
@@ -458,6 +460,12 @@ def test_checked_runs_over_each_other(dashboard: Dashboard) -> None:
         ["lenet/slow", "", "0.11", "0.11 at 20", "2.01 at 1"],
         ["lenet/fast", "", "0.2", "0.2 at 20", "2.1 at 1"],
     ]
+    frame.get_by_label("Compare llm/run", exact=True).check()
+    broken = frame.locator(".overlay .legend tr", has_text="llm/run")
+    broken.wait_for()
+    assert broken.inner_text().split("\t")[3] == "not finite", "what is last is told, not what was finite last"
+    frame.get_by_label("Compare llm/run", exact=True).uncheck()
+    broken.wait_for(state="detached")
     frame.get_by_label("log", exact=True).check()
     frame.get_by_label("outliers").check()
     frame.get_by_label("Smoothing").fill("0.6")
@@ -596,6 +604,25 @@ def test_numbers_are_written_as_people_write_them(dashboard: Dashboard) -> None:
     expected = {"State": ["left", 1, True], "Health": ["left", 1, True]}
     expected |= {title: ["right", 0, True] for title in ("Last loss", "Best loss", "Last step", "learning_rate")}
     assert {title: aligned[title] for title in expected} == expected
+
+
+def test_a_run_that_went_astray_does_not_flatten_the_others(dashboard: Dashboard) -> None:
+    frame = dashboard.open()
+    ranges = frame.evaluate(
+        """async () => {
+        const {usualRange} = await import(new URL('curves.js', document.baseURI));
+        const steps = Array.from({length: 30}, (_, index) => index);
+        const made = (act) => ({xs: steps, ys: steps.map(act)});
+        const falling = [1, 1.2, 0.9].map((scale) => made((step) => scale * 1.6 / (1 + step / 15)));
+        const astray = made((step) => step % 3 ? 30 + step : null);
+        const cases = [[...falling, astray], falling, [astray, astray, falling[0]], []];
+        return cases.map(usualRange);
+        }"""
+    )
+    low, high = ranges[0]
+    assert 0 < low < 1
+    assert 1.5 < high < 4
+    assert ranges[1:] == [None, None, None]
 
 
 @pytest.mark.parametrize("width", [1024, 390])

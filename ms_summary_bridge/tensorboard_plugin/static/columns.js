@@ -46,7 +46,7 @@ export function healthText({ health }) {
 function sparkline(points) {
   const width = 96, height = 20;
   const values = points.flatMap(([, value]) => (isNumber(value) ? [value] : []));
-  if (values.length < 2) return element("span", { class: "soft" }, "–");
+  if (points.length < 2) return element("span", { class: "soft" }, "–");
   const low = Math.min(...values), high = Math.max(...values), first = points[0][0];
   const span = Math.max(points[points.length - 1][0] - first, 1), range = high - low || 1;
   let path = "", isDown = false;
@@ -56,7 +56,7 @@ function sparkline(points) {
       continue;
     }
     const x = 1 + ((step - first) / span) * (width - 2), y = 1.5 + (1 - (value - low) / range) * (height - 3);
-    path += `${isDown ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`;
+    path += `${isDown ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}${isDown ? "" : "h2m-2 0"}`; // so that one alone is seen
     isDown = true;
   }
   const broken = points.filter(([, value]) => !isNumber(value)).map(([step]) => 1 + ((step - first) / span) * (width - 2));

@@ -7,6 +7,7 @@ import { meanAndSpread } from "./query.js";
 /** @typedef {import("./types").Series} Series */
 
 const GRID = 200;
+const FAR = 10;
 
 export const PALETTE = [
   "#e8710a", "#3b86f0", "#1fa85a", "#e0483d", "#a259ec", "#00a3a3", "#b59500", "#e52592", "#8d6e4a", "#6f7d8c",
@@ -117,11 +118,40 @@ export function extremes({ xs, ys }) {
  * @returns {[number, number] | null} null where all values are near enough to each other
  */
 export function usualRange(curves) {
-  const values = curves.flatMap((curve) => curve.ys.filter(isNumber)).sort((one, other) => one - other);
-  if (values.length < 20) return null;
+  const values = sorted(curves.flatMap((curve) => curve.ys));
+  const near = sorted(nearOnes(curves).flatMap((curve) => curve.ys));
+  if (near.length < 20) return null;
   const first = values[0], last = values[values.length - 1];
-  const low = values[Math.floor(values.length * 0.15)], high = values[Math.floor(values.length * 0.85)];
-  const span = high - low;
+  const low = part(near, 0.15), high = part(near, 0.85), span = high - low;
   // A loss that falls as losses do is shown from its beginning; one that jumps tens of times as far is not.
   return span > 0 && last - first > 15 * span ? [Math.max(first, low - span), Math.min(last, high + span)] : null;
+}
+
+/**
+ * Without the curves that lie far from most others as a whole, as does one of a training that went astray.
+ *
+ * @param {Curve[]} curves
+ */
+function nearOnes(curves) {
+  const known = curves.flatMap((curve) => {
+    const values = sorted(curve.ys);
+    return values.length ? [{ curve, middle: part(values, 0.5), span: part(values, 0.85) - part(values, 0.15) }] : [];
+  });
+  if (known.length < 3) return curves;
+  const middle = part(sorted(known.map((one) => one.middle)), 0.5), span = part(sorted(known.map((one) => one.span)), 0.5);
+  const near = known.filter((one) => Math.abs(one.middle - middle) <= FAR * span).map((one) => one.curve);
+  return near.length > known.length / 2 ? near : curves;
+}
+
+/** @param {(number | null)[]} values */
+function sorted(values) {
+  return values.filter(isNumber).sort((one, other) => one - other);
+}
+
+/**
+ * @param {number[]} values sorted
+ * @param {number} share of them that lie below what is returned
+ */
+function part(values, share) {
+  return values[Math.floor((values.length - 1) * share)];
 }

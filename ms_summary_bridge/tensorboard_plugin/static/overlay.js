@@ -162,8 +162,19 @@ class ChartCard {
     this.empty.textContent = curves.length ? "" : rows.length ? `None of these runs has a tag ${this.title}.` : "No run is shown.";
     this.plot.root.hidden = !curves.length;
     const smoothed = this.curves.map((curve) => ({ ...curve, ys: smooth(curve.ys, view.smoothing) }));
-    if (curves.length) this.plot.draw({ curves: smoothed, axis: view.axis, log: view.log, limits: view.outliers ? null : usualRange(smoothed) });
+    const limits = view.outliers || view.log ? null : usualRange(smoothed);
+    if (curves.length) this.plot.draw({ curves: smoothed, axis: view.axis, log: view.log, limits });
+    if (limits) this.tellOutside(smoothed, limits);
     this.drawLegend();
+  }
+
+  /**
+   * @param {Curve[]} curves
+   * @param {[number, number]} limits
+   */
+  tellOutside(curves, [low, high]) {
+    const outside = curves.filter(({ ys }) => !ys.some((value) => value !== null && value >= low && value <= high));
+    if (outside.length) this.empty.textContent = `Far from all others, and shown with “outliers”: ${outside.map((curve) => curve.name).join(", ")}.`;
   }
 
   drawLegend() {
@@ -174,8 +185,10 @@ class ChartCard {
       /** @param {number | null} value @param {number | null} at */
       const cell = (value, at) => element("td", { class: "number" }, value === null ? "–" : brief(value),
         at === null || this.overlay.view().axis === "time" ? null : element("span", { class: "soft" }, ` at ${brief(Math.round(at))}`));
+      const isBroken = curve.band === undefined && curve.ys[curve.ys.length - 1] === null; // the last number there is would be another's
+      const end = isBroken ? element("td", { class: "number bad strong" }, "not finite") : cell(last, null);
       return element("tr", { "data-key": curve.key }, element("td", {}, dot), element("th", { scope: "row", title: curve.name }, curve.name),
-        element("td", { class: "number value" }), cell(last, null), cell(min, minAt), cell(max, maxAt));
+        element("td", { class: "number value" }), end, cell(min, minAt), cell(max, maxAt));
     }));
   }
 

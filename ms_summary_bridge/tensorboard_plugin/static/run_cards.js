@@ -120,7 +120,7 @@ export function milestonesCard({ timeline }) {
     element("td", {}, element("span", { class: `happening-kind ${one.kind} ${one.severity}` }, one.kind)),
     element("td", { class: "key" }, one.step === null ? "" : `step ${one.step}`), element("td", { class: "key" }, moment(one.wall_time)),
     element("td", {}, one.tag ? element("b", {}, `${one.tag}: `) : null, one.text)));
-  return card(`Time line (${timeline.length})`, scroll("Time line", element("table", {}, element("tbody", {}, ...lines))));
+  return card(`Time line (${timeline.length})`, scroll("Time line", element("table", { class: "happenings" }, element("tbody", {}, ...lines))));
 }
 
 /** @param {() => void} act */

@@ -127,6 +127,7 @@ function drawPart(context, part, x, middle) {
     for (const one of part.line.querySelectorAll("line")) context.strokeRect(Number(one.getAttribute("x1")), 0, 0.5, Number(one.getAttribute("y2")));
     context.strokeStyle = colour("info");
     context.lineWidth = 1.4;
+    context.lineCap = "round";
     context.stroke(new Path2D(part.line.querySelector("path")?.getAttribute("d") ?? ""));
     context.restore();
   } else if (part.dot) {
