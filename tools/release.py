@@ -154,9 +154,9 @@ def build(tree: Path, out: Path, repository: str, python: Path = Path(sys.execut
 
 
 def contents_of(wheel: Path) -> dict[str, bytes]:
-    """Returns the files of a wheel by name, but for those that say which tool made it."""
+    """Returns the files of a wheel by name, and its entry points; the rest differs by the tool that made it."""
     with zipfile.ZipFile(wheel) as file:
-        names = [name for name in file.namelist() if not name.endswith(("/WHEEL", "/RECORD", "/METADATA"))]
+        names = [name for name in file.namelist() if ".dist-info/" not in name or name.endswith("/entry_points.txt")]
         return {name: file.read(name) for name in names}
 
 
@@ -248,17 +248,12 @@ def install(inside: Path, *packages: object) -> None:
 
 
 def check_python(python: Path, release: Release, log: Path, directory: Path) -> None:
-    """Builds with a Python, installs the wheel alone, reads a log, and tests the sdist; a failure is a RuntimeError."""
-    builder = make_environment(python, directory / "builder", "build", "setuptools>=64", "wheel")
-    tree = export_commit(release.root, directory / "clean" / "tree")
-    wheel, sdist = build(tree, directory / "dist", find_repository(release.root), builder)
-    if contents_of(wheel) != contents_of(release.built[0]):
-        raise RuntimeError(f"its {wheel.name} has other files than that of Python {sys.version.split()[0]}")
-
+    """Installs the wheel alone and reads a log, builds, and tests the sdist; a failure is a RuntimeError."""
+    wheel = release.built[0]
     inside = make_environment(python, directory / "venv", wheel)
 
-    def try_it(*command: object) -> str:
-        return run(*command, cwd=directory, PYTHONPATH="").strip()
+    def try_it(*command: object, cwd: Path = directory) -> str:
+        return run(*command, cwd=cwd, PYTHONPATH="").strip()
 
     try_it(inside, "-m", "pip", "check")
     version = read_version(release.root)
@@ -268,21 +263,16 @@ def check_python(python: Path, release: Release, log: Path, directory: Path) -> 
     try_it(directory / "venv" / "bin" / "ms-summary-bridge", "convert", log, directory / "converted")
     try_it(directory / "venv" / "bin" / "ms-summary-bridge", "verify", log, directory / "converted")
 
-    unpacked = unpack(sdist, directory / "sdist")
-    install(inside, f"{wheel}[tensorboard,parquet]", "pytest>=8.0", "pytest-timeout>=2.3")
+    more = ("build", "setuptools>=64", "wheel", "pytest>=8.0", "pytest-timeout>=2.3")
+    install(inside, f"{wheel}[tensorboard,parquet]", *more)
+    tree = export_commit(release.root, directory / "clean" / "tree")
+    own_wheel, own_sdist = build(tree, directory / "dist", find_repository(release.root), inside)
+    ours, others = contents_of(own_wheel), contents_of(wheel)
+    if odd := sorted(name for name in {*ours, *others} if ours.get(name) != others.get(name)):
+        raise RuntimeError(f"its wheel differs from that of Python {sys.version.split()[0]} in {odd[:5]}")
+    unpacked = unpack(own_sdist, directory / "sdist")
     room = unpacked / "tests" / "any_system"
-    run(
-        inside,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        f"--confcutdir={room}",
-        room,
-        cwd=unpacked,
-        PYTHONPATH="",
-    )
+    try_it(inside, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--confcutdir={room}", room, cwd=unpacked)
 
 
 # ---------------------------------------------------------------- the steps
