@@ -131,6 +131,13 @@ def try_failures(
     return row
 
 
+def try_one(make: Callable[[Path], Target], base: Path, failure: Failure) -> list[str]:
+    """Lets one call fail; returns what is wrong."""
+    told: list[str] = []
+    with _watching(told), small_buffers():
+        return _try(make, base, Failing(failure), told)[1]
+
+
 def _spread(failures: list[Failure]) -> Iterator[tuple[int, Failure]]:
     """Yields all in an order in which any first part of them is spread over all."""
     step = next(step for step in (7919, 104_729, 1) if len(failures) % step or step == 1)
@@ -160,7 +167,10 @@ def _try(make: Callable[[Path], Target], base: Path, failing: Failing, told: lis
         signal.alarm(0)
     problems += [text for text in told if text.startswith("Traceback")]
     gc.collect()
-    if (left := _descriptors() - before) and not target.keeps_open:
+    waited_until = time.monotonic() + 2  # for threads that are not waited for
+    while (left := _descriptors() - before) and not target.keeps_open and time.monotonic() < waited_until:
+        time.sleep(0.02)
+    if left and not target.keeps_open:
         problems.append(f"{len(left)} descriptors stay open: {[_path(number) for number in sorted(left)]}")
     if not target.uses_processes:
         for descriptor in _descriptors() - before:
