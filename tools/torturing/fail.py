@@ -29,6 +29,8 @@ from torturing.scenario import small_buffers
 NAME = "fail"
 
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EMFILE, errno.EINTR)
+_LASTING = (errno.ENOSPC, errno.EIO, errno.EMFILE)
+"""A disk stays full or broken, and a process without descriptors."""
 _LONGEST_SECS = 40
 """After so long a trial hangs."""
 
@@ -112,7 +114,7 @@ def try_failures(
             for kind, count in sorted(counting.counts.items())
             for number in range(1, count + 1)
             for error in ERRORS
-            for lasts in (False, True)
+            for lasts in ((False, True) if error in _LASTING else (False,))
         ]
         for number, failure in _spread(failures):
             if not chosen(number):
