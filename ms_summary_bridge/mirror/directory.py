@@ -77,8 +77,12 @@ class MirroredDirectory:
     def converted_runs(self) -> list[Run]:
         """What the others have become so far."""
         if self._converted_runs is None:
-            is_there = self._is_converted and os.path.isdir(self.output)
-            self._converted_runs = list(discover(self.output).runs) if is_there else []
+            if not (self._is_converted and os.path.isdir(self.output)):
+                return []
+            found = discover(self.output)
+            if any(problem.may_pass for problem in found.problems):
+                return list(found.runs)
+            self._converted_runs = list(found.runs)
         return self._converted_runs
 
     @property
@@ -140,7 +144,8 @@ class MirroredDirectory:
 
         try:
             report = self._convert(show)
-        except NoEventsError:  # removed since it was looked at
+        except NoEventsError:  # removed since it was looked at, or not to be read just now
+            self.has_failed = True
             return []
         finally:
             self.size = size_of(self.output)

@@ -426,3 +426,26 @@ def test_a_live_file_marks_no_session_since_it_cannot_know_what_a_mark_would_hid
     assert len(events) == 8
     assert not any(isinstance(event.content, SessionLog) for event in events)
     assert_equal(tmp_path)
+
+
+@pytest.mark.parametrize("fsync", [False, True])
+def test_a_flush_waits_for_the_disk_only_if_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: bool
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.readlink(f"/dev/fd/{descriptor}")))
+    run = Run(tmp_path / "run", fsync=fsync)
+    for step in range(3):
+        run.scalar(step, loss=step)
+        assert run.live.flush()
+        assert run.live.flush()
+    paths = [str(path) for path in files(tmp_path / "run", "events")]
+    assert len(paths) == 2
+    assert [path for path in synced if path in paths] == sorted(paths, reverse=False) * 3 * fsync
+    assert {path for path in synced if path not in paths} == (
+        {str(tmp_path / "run"), str(tmp_path)} if fsync else set()
+    )
+    run.scalar(3, loss=3)
+    synced.clear()
+    run.live.close()
+    assert sorted(synced) == (sorted(paths) if fsync else [])

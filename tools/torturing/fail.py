@@ -29,6 +29,8 @@ from torturing.scenario import small_buffers
 NAME = "fail"
 
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EMFILE, errno.EINTR)
+_LASTING = (errno.ENOSPC, errno.EIO, errno.EMFILE)
+"""A disk stays full or broken, and a process without descriptors."""
 _LONGEST_SECS = 40
 """After so long a trial hangs."""
 
@@ -112,7 +114,7 @@ def try_failures(
             for kind, count in sorted(counting.counts.items())
             for number in range(1, count + 1)
             for error in ERRORS
-            for lasts in (False, True)
+            for lasts in ((False, True) if error in _LASTING else (False,))
         ]
         for number, failure in _spread(failures):
             if not chosen(number):
@@ -129,6 +131,13 @@ def try_failures(
     with contextlib.suppress(OSError):
         base.parent.rmdir()
     return row
+
+
+def try_one(make: Callable[[Path], Target], base: Path, failure: Failure) -> list[str]:
+    """Lets one call fail; returns what is wrong."""
+    told: list[str] = []
+    with _watching(told), small_buffers():
+        return _try(make, base, Failing(failure), told)[1]
 
 
 def _spread(failures: list[Failure]) -> Iterator[tuple[int, Failure]]:
@@ -160,7 +169,10 @@ def _try(make: Callable[[Path], Target], base: Path, failing: Failing, told: lis
         signal.alarm(0)
     problems += [text for text in told if text.startswith("Traceback")]
     gc.collect()
-    if (left := _descriptors() - before) and not target.keeps_open:
+    waited_until = time.monotonic() + 2  # for threads that are not waited for
+    while (left := _descriptors() - before) and not target.keeps_open and time.monotonic() < waited_until:
+        time.sleep(0.02)
+    if left and not target.keeps_open:
         problems.append(f"{len(left)} descriptors stay open: {[_path(number) for number in sorted(left)]}")
     if not target.uses_processes:
         for descriptor in _descriptors() - before:

@@ -317,7 +317,7 @@ class _Mirrored(Target):
         self._rounds()
         shown = self.home.logdir if self.format == TENSORBOARD else self.home.base
         if len(visible(shown, self.format)) < self.least:
-            yield "afterwards not all is shown"
+            yield f"afterwards not all is shown: {self.told[-3:]}"
 
 
 class _MirroredForMindInsight(_Mirrored):

@@ -65,9 +65,9 @@ def faults_of(kept: dict[str, Any]) -> int:
 
 def markdown(kept: dict[str, Any]) -> str:
     """Returns the table of docs/reliability.md."""
-    lines = ["| part | tried | how often | losses told | faults | lost |", "|---|---|--:|--:|--:|--:|"]
+    lines = ["| part | tried | how often | left out | losses told | faults | lost |", "|---|---|--:|--:|--:|--:|--:|"]
     for name, part in kept["parts"].items():
         for row in part["rows"]:
-            numbers = " | ".join(f"{row[key]:,}" for key in ("tried", "counted", "faults", "lost"))
+            numbers = " | ".join(f"{row[key]:,}" for key in ("tried", "left", "counted", "faults", "lost"))
             lines.append(f"| {name} | {row['what']} | {numbers} |")
     return "\n".join(lines)
