@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from ms_summary_bridge.diagnose.places import find_place
+from ms_summary_bridge.errors import NOT_JSON
 from ms_summary_bridge.files.file_names import HANG_LOG
 
 __all__ = ["Bad", "End", "Gone", "Hung", "RankFacts", "Sight", "read_rank"]
@@ -185,7 +186,7 @@ def _lines(path: str, problems: list[str], tail_bytes: int | None) -> Iterator[t
             for number, raw in enumerate(file, 1):
                 try:
                     line = _DECODER.decode(raw)
-                except (msgspec.DecodeError, UnicodeDecodeError):
+                except NOT_JSON:
                     torn.append(number)
                     continue
                 yield (name if is_cut else f"{name}:{number}"), line

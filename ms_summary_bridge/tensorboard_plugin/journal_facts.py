@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from ms_summary_bridge.errors import LogdirError
+from ms_summary_bridge.errors import NOT_JSON, LogdirError
 from ms_summary_bridge.monitor.sinks.journal import JOURNAL, journal_files
 from ms_summary_bridge.states.facts import role_of
 from ms_summary_bridge.tensorboard_plugin.series_facts import ScalarFacts, Sparkline
@@ -230,7 +230,7 @@ class JournalFacts:
 def _decode(raw: bytes) -> dict[str, Any] | None:
     try:
         line = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except NOT_JSON:
         return None
     return line if isinstance(line, dict) else None
 

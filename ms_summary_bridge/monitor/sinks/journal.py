@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ms_summary_bridge.errors import LogdirError
+from ms_summary_bridge.errors import NOT_JSON, LogdirError
 from ms_summary_bridge.files import file_names
 from ms_summary_bridge.monitor.model.sample import Note, Sample, strict_numbers
 from ms_summary_bridge.monitor.sinks.line_file import FileSink, LineFile
@@ -136,7 +136,7 @@ def json_lines(lines: Iterable[bytes], on_torn: Callable[[int], object] | None =
     """
     for number, raw in enumerate(lines, 1):
         line = None
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+        with contextlib.suppress(*NOT_JSON):
             line = msgspec.json.decode(raw)
         if isinstance(line, dict):
             yield line
