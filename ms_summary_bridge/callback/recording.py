@@ -36,11 +36,13 @@ class Recording:
         *,
         max_file_size: int | None,
         flush_secs: float,
+        fsync: bool,
         queue_bytes: int,
     ) -> None:
         self.summary_dir = summary_dir
         self.tensorboard_dir = tensorboard_dir
         self.flush_secs = flush_secs
+        self._fsync = fsync
         self._max_file_size = max_file_size
         self._queue_bytes = queue_bytes
         self._lock = threading.RLock()
@@ -66,6 +68,7 @@ class Recording:
             pid=os.getpid(),
             max_file_size=self._max_file_size,
             flush_secs=self.flush_secs,
+            fsync=self._fsync,
         )
 
     def flush(self, timeout: float) -> bool:

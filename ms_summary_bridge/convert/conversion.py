@@ -95,9 +95,9 @@ class Conversion:
     def _is_removed(self) -> bool:
         return self._has_saved and not os.path.exists(os.path.join(self._request.destination, STATE_NAME))
 
-    def _save(self, *, sync: bool = True) -> None:
+    def _save(self) -> None:
         if not self._request.options.dry_run:
-            save_state(self._request.destination, self._state, sync=sync)
+            save_state(self._request.destination, self._state)
             self._has_saved = True
 
     def _save_later(self) -> None:
@@ -157,7 +157,7 @@ class Conversion:
         tasks = [(name, task) for name, task in tasks if not task.state.plan]
         # Not by `any`, which would end at the first: each task gets its plan.
         if [name for name, task in tasks if self._make_plan(task, is_last=is_last)]:
-            self._save(sync=False)
+            self._save()
         done_runs = self._run(tasks, reports, advance, is_stopped)
         for name, task in tasks:
             if name not in done_runs:  # stopped before it was begun

@@ -20,7 +20,7 @@ from ms_summary_bridge.errors import (
     WriteError,
 )
 from ms_summary_bridge.events import FileVersion
-from ms_summary_bridge.files.atomic import check_place, take_lock
+from ms_summary_bridge.files.atomic import check_place, make_directory, sync_names, take_lock
 from ms_summary_bridge.files.file_ends import peek
 from ms_summary_bridge.files.file_names import LINEAGE, archive_name
 from ms_summary_bridge.formats import mindspore, tensorboard
@@ -83,7 +83,7 @@ def locked(destination: str, *, is_dry: bool = False) -> Iterator[None]:
         yield
         return
     try:
-        os.makedirs(destination, exist_ok=True)
+        sync_names(*make_directory(destination))
     except OSError as error:
         raise WriteError.of_system(destination, "written", error) from error
     handle = take_lock(path)

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -82,7 +83,8 @@ def follow_logdir(
                 return None
             return stack.enter_context(open_conversion(request, found, target))
 
-        follower = _Follower(request.source, begin, stop, clock)
+        new_report = partial(Report, request.source, request.destination, to or "")
+        follower = _Follower(request.source, begin, new_report, stop, clock)
         pause = _FIRST_WAIT_SECS
         while not stop.is_set():
             report = follower.look()
@@ -99,12 +101,16 @@ def follow_logdir(
 
 
 class _Follower:
-    """The rounds, without the waiting between them; `begin` opens the conversion once there is something to convert."""
+    """The rounds, without the waiting between them; `begin` opens the conversion once there is something to convert.
+
+    `new_report` gives a report in which nothing was met.
+    """
 
     def __init__(
         self,
         source: str,
         begin: Callable[[Logdir], Conversion | None],
+        new_report: Callable[[], Report],
         stop: threading.Event,
         clock: Callable[[], float],
     ) -> None:
@@ -112,12 +118,14 @@ class _Follower:
         self.scan_secs = 0.0  # how long the last scan took
         self._source = source
         self._begin = begin
+        self._new_report = new_report
         self._stop = stop
         self._clock = clock
         self._conversion: Conversion | None = None
         self._scan: Scan | None = None  # of the last round that went through
         self._found: Logdir | None = None
         self._next_try = float("inf")
+        self._next_search = float("inf")  # for what could not be read
         self._reported_trouble: dict[str, list[object]] = {}  # trouble by run; by the empty name that of the source
 
     def look(self) -> Report | None:
@@ -127,20 +135,21 @@ class _Follower:
         now = self._clock()
         self.scan_secs = now - begun
         is_owed = self._conversion is not None and self._conversion.is_waiting
-        if scan == self._scan and not (is_owed and now >= self._next_try):
+        is_due = now >= self._next_search
+        if scan == self._scan and not is_due and not (is_owed and now >= self._next_try):
             return None
         try:
-            report = self._convert(scan)
+            report = self._convert(scan, is_anew=is_due)
         except NoEventsError:
             self._scan, self._found = scan, None
             if self._conversion is None:
                 return None
-            report = self._conversion.new_report()
+            report = self._new_report()
             report.notes.append(f"{self._source} is gone; waiting for it to come back")
         except LogdirError as error:
             if self._conversion is None:
                 raise
-            report = self._conversion.new_report()
+            report = self._new_report()
             report.unreadable.append(str(error))
         if report is None:
             return None
@@ -156,15 +165,23 @@ class _Follower:
         self._add(report)
         return report
 
-    def _convert(self, scan: Scan) -> Report | None:
+    def _search(self) -> Logdir:
+        begun = self._clock()
+        found = discover(self._source)
+        now = self._clock()
+        may_pass = any(problem.may_pass for problem in found.problems)
+        self._next_search = now + max(_RETRY_SECS, (now - begun) / _SHARE) if may_pass else float("inf")
+        return found
+
+    def _convert(self, scan: Scan, *, is_anew: bool) -> Report | None:
         changed = None
         found = None
-        if self._scan is not None and self._found is not None and not is_url(self._source):
+        if self._scan is not None and self._found is not None and not is_url(self._source) and not is_anew:
             changed = changed_paths(self._scan, scan)
             found = grown(self._found, self._scan, scan)
         gone: list[str] = []
         if found is None:
-            found = discover(self._source)
+            found = self._search()
             if self._conversion is None and any(run.format == MSPROBE for run in found.runs):
                 raise UsageError(
                     f"{self._source}: tables of msprobe are not followed; convert them again, and what has grown is new"
@@ -177,7 +194,9 @@ class _Follower:
             changed = None
         if self._conversion is None:
             self._scan, self._found = scan, found
-            return None
+            report = self._new_report()
+            report.unreadable += [f"{problem.path}: {problem.reason}" for problem in found.problems if problem.may_pass]
+            return report if report.unreadable else None
         report = self._conversion.convert(found, changed=changed, is_stopped=self._stop.is_set)
         report.notes += [f"{name}: is gone from the source, or empty; what was converted of it stays" for name in gone]
         # Only now: if the conversion raised, all of this is new next time.

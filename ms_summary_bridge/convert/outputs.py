@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ms_summary_bridge.convert.names import NAME_FILE
 from ms_summary_bridge.errors import FileTakenError, WriteError
-from ms_summary_bridge.files.atomic import check_place, replace_file
+from ms_summary_bridge.files.atomic import check_place, make_directory, replace_file, sync_names
 from ms_summary_bridge.files.event_file import read_errors
 from ms_summary_bridge.files.file_names import archive_name
 from ms_summary_bridge.files.record_writer import RecordWriter
@@ -34,7 +34,7 @@ class DryWriter:
     def write_records(self, block: bytes) -> None:
         """Takes records."""
 
-    def close(self) -> None:
+    def close(self, *, sync: bool = False) -> None:
         """May be called again."""
 
 
@@ -74,8 +74,9 @@ class Outputs:
             raise FileTakenError(f"{path}: exists and would be overwritten")
         try:
             if records != present:
-                os.makedirs(self.directory, exist_ok=True)
+                made = make_directory(self.directory)
                 replace_file(path, records)
+                sync_names(*made)
             if former and former != name:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(os.path.join(self.directory, former))

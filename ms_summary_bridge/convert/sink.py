@@ -6,6 +6,7 @@ import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from contextlib import ExitStack
 from typing import Final
 
 from crc32c import crc32c
@@ -222,9 +223,14 @@ class RunSink(ABC):
 
     def _end_file(self) -> None:
         if self._writer is not None:
-            self._writer.close()
+            self._writer.close(sync=True)
             last = self._state.outputs[-1]
             last.offset, last.checksum = self._writer.offset, self._writer.checksum
+
+    def _end_archive(self, source: str, archive: ArchiveWriter | DryWriter) -> None:
+        archive.file.close(sync=True)  # before the state that speaks of it
+        self._state.archives[source] = archive.file.offset
+        self._state.archive_checksums[source] = archive.file.checksum
 
     def _replace_lineage(self, name: str, payloads: list[bytes]) -> None:
         """Writes the lineage file anew, under what may be another name: it is small, and its last records count.
@@ -238,12 +244,15 @@ class RunSink(ABC):
         state.lineage_checksum = crc32c(b"".join(map(encode_record, payloads)))
 
     def close(self) -> None:
-        """Flushes, closes, and brings the state up to date; may be called again."""
-        for source, archive in self._archives.items():
-            archive.file.close()
-            self._state.archives[source] = archive.file.offset
-            self._state.archive_checksums[source] = archive.file.checksum
-        self._end_file()
+        """Flushes, closes, and brings the state up to date; may be called again.
+
+        Raises:
+            LogdirError: A file cannot be written; all are closed.
+        """
+        with ExitStack() as stack:
+            for source, archive in self._archives.items():
+                stack.callback(self._end_archive, source, archive)
+            stack.callback(self._end_file)
         self._state.names = self.names.given
         self._state.last_place = self._places.last
 

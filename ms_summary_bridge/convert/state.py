@@ -1,7 +1,8 @@
 """State: what a destination already holds, so that converting again adds only what is new.
 
-One hidden JSON file at the top of the destination. It is written after the outputs it speaks of, by an atomic rename;
-so it may lag behind them after a crash, and the writers then compare what lies there with what they would write.
+One hidden JSON file at the top of the destination. It is written, by an atomic rename, when the disk has the outputs it
+speaks of; so it may lag behind them after a crash, and the writers then compare what lies there with what they would
+write.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import msgspec
 
 from ms_summary_bridge.convert.series import Series
 from ms_summary_bridge.errors import NOT_JSON, DamagedStateError, OtherConversionError, ReadError, WriteError
-from ms_summary_bridge.files.atomic import replace_file
+from ms_summary_bridge.files.atomic import make_directory, replace_file, sync_names
 from ms_summary_bridge.runs.archive import ArchivePosition
 
 __all__ = [
@@ -228,10 +229,8 @@ def _encode(state: State) -> bytes:
         return json.dumps(msgspec.to_builtins(state), indent=1).encode()
 
 
-def save_state(destination: str, state: State, *, sync: bool = True) -> None:
+def save_state(destination: str, state: State) -> None:
     """Writes the state of a destination that is locked, if it is another one; a reader sees the old or the new one.
-
-    With `sync` it waits until the disk has it.
 
     Raises:
         WriteError: It cannot be written.
@@ -242,7 +241,7 @@ def save_state(destination: str, state: State, *, sync: bool = True) -> None:
         with contextlib.suppress(FileNotFoundError), open(path, "rb") as present:
             if present.read() == data:
                 return
-        os.makedirs(destination, exist_ok=True)
-        replace_file(path, data, is_synced=sync)
+        sync_names(*make_directory(destination))
+        replace_file(path, data)
     except OSError as error:
         raise WriteError.of_system(path, "written", error) from error

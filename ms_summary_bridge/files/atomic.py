@@ -1,5 +1,8 @@
 """Files that change in one step, and locks: a reader sees the old or the new one, never a part.
 
+So does who looks after a loss of power: the disk has the file before it gets its name, and the name before it is said
+that the file is written. Without the first, a file system may keep the new name of an empty file.
+
 What is being written lies beside the file it will replace, as `.ms_summary_bridge.<hash of the name>.new`. No viewer
 and no search of ours reads such a name: TensorBoard looks for `tfevents` in a name, hidden or not, and MindInsight for
 `summary.<digits>`. The name is the same each time, so what a killed process has left is taken over by the next one.
@@ -21,18 +24,29 @@ from typing import Final
 from ms_summary_bridge.errors import FileTakenError, WriteError
 from ms_summary_bridge.files.system import O_BINARY, longest_names, replace, try_lock
 
-__all__ = ["check_place", "create_file", "replace_file", "replacing", "sync", "take_lock"]
+__all__ = [
+    "check_place",
+    "create_file",
+    "make_directory",
+    "replace_file",
+    "replacing",
+    "sync",
+    "sync_names",
+    "take_lock",
+]
 
 _LEFT_SECS: Final = 3600.0
 
 
-def replace_file(path: str, data: bytes, *, is_synced: bool = False) -> None:
-    """Writes a file, or replaces one and keeps its permissions; with `is_synced` it waits until the disk has it.
+def replace_file(path: str, data: bytes, *, is_lasting: bool = True) -> None:
+    """Writes a file, or replaces one and keeps its permissions; waits until the disk has it.
+
+    One that is not `is_lasting` is written again in a moment: it is not waited for, and a loss of power may empty it.
 
     Raises:
         WriteError: It cannot be written; an old one stays as it is.
     """
-    with replacing(path, is_synced=is_synced) as temporary, open(temporary, "wb") as file:
+    with replacing(path, is_lasting=is_lasting) as temporary, open(temporary, "wb") as file:
         file.write(data)
 
 
@@ -47,8 +61,10 @@ def create_file(path: str, data: bytes) -> None:
         try:
             with open(temporary, "wb") as file:
                 file.write(data)
+            sync(temporary)
             os.link(temporary, path)
             os.unlink(temporary)
+            sync_names(os.path.dirname(path))
         except FileExistsError as error:
             raise FileTakenError(f"{path}: exists and would be overwritten") from error
         except OSError as error:
@@ -56,14 +72,14 @@ def create_file(path: str, data: bytes) -> None:
 
 
 @contextmanager
-def replacing(path: str, *, is_synced: bool = False, temporary: str = "") -> Iterator[str]:
-    """Gives the name of a file to write anew, which replaces `path` if nothing is raised meanwhile.
+def replacing(path: str, *, temporary: str = "", is_lasting: bool = True) -> Iterator[str]:
+    """Gives the name of a file to write anew, which replaces `path`, also on the disk, if nothing is raised meanwhile.
 
     Args:
         path: The file; its directory is there.
-        is_synced: Wait until the disk has it.
         temporary: Name beside it to write to, for a writer that is particular about names; one for many files lets the
             next one take over what a killed process has left.
+        is_lasting: As for `replace_file`.
 
     Raises:
         WriteError: It cannot be written, or an OSError came out of the block; an old file stays as it is.
@@ -73,12 +89,11 @@ def replacing(path: str, *, is_synced: bool = False, temporary: str = "") -> Ite
             yield unfinished
             with contextlib.suppress(FileNotFoundError):
                 os.chmod(unfinished, stat.S_IMODE(os.stat(path).st_mode))
-            if is_synced:
+            if is_lasting:
                 sync(unfinished)
             replace(unfinished, path)
-            if is_synced:
-                with contextlib.suppress(OSError):  # not every file system has it for directories
-                    sync(os.path.dirname(path) or ".")
+            if is_lasting:
+                sync_names(os.path.dirname(path))
         except OSError as error:
             raise WriteError.of_system(path, "written", error) from error
 
@@ -131,6 +146,30 @@ def _is_ours(descriptor: int, name: str) -> bool:
     with contextlib.suppress(OSError):  # a file system without locks; or the name has become another file's
         return try_lock(descriptor) and os.path.samestat(os.fstat(descriptor), os.stat(name))
     return False
+
+
+def make_directory(path: str) -> list[str]:
+    """Makes a directory and its parents, if they are missing.
+
+    Returns:
+        The directories whose names the disk may not have yet, for `sync_names`; none where all were there.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    place, changed = os.path.abspath(path), []
+    while not os.path.isdir(place) and place != os.path.dirname(place):
+        place = os.path.dirname(place)
+        changed.append(place)
+    os.makedirs(path, exist_ok=True)
+    return changed
+
+
+def sync_names(*directories: str) -> None:
+    """Waits until the disk has the names in directories, where the file system can say so."""
+    for directory in directories:
+        with contextlib.suppress(OSError):  # not every file system has it for directories
+            sync(directory or ".")
 
 
 def sync(path: str) -> None:

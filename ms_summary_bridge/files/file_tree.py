@@ -26,6 +26,8 @@ class Problem(msgspec.Struct, frozen=True):
 
     path: str
     reason: str
+    may_pass: bool = False
+    """The system did not give it: asked again it may, though nothing of it has changed."""
 
     @property
     def may_hide_mindspore(self) -> bool:
@@ -96,7 +98,7 @@ def _walk_real(
             with os.scandir(path) as listing:
                 entries = sorted(listing, key=lambda entry: entry.name)
         except OSError as error:
-            log.problems.append(Problem(path, f"cannot be listed: {error.strerror or error}"))
+            log.problems.append(Problem(path, f"cannot be listed: {error.strerror or error}", may_pass=True))
             continue
         found[name] = directory = Directory(path, name, [])
         below: list[tuple[str, str]] = []
@@ -116,7 +118,7 @@ def _add_file(path: str, directory: Directory, seen: _Seen, log: WalkLog) -> Non
     try:
         status = os.stat(path)
     except OSError as error:
-        log.problems.append(Problem(path, f"cannot be read: {error.strerror or error}"))
+        log.problems.append(Problem(path, f"cannot be read: {error.strerror or error}", may_pass=True))
         return
     if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for its other end
         log.problems.append(Problem(path, "not a regular file"))
@@ -156,7 +158,7 @@ def walk_url(source: str, log: WalkLog) -> list[Directory]:
         try:
             entries: list[dict[str, Any]] = filesystem.ls(path, detail=True)
         except Exception as error:  # see above
-            log.problems.append(Problem(to_url(path), str(error) or type(error).__name__))
+            log.problems.append(Problem(to_url(path), str(error) or type(error).__name__, may_pass=True))
             continue
         directory = Directory(to_url(path), name, [])
         found.append(directory)

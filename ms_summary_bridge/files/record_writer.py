@@ -12,10 +12,11 @@ from crc32c import crc32c
 
 from ms_summary_bridge.errors import ClosedError, FileTakenError, LogdirError, OutputChangedError, WriteError
 from ms_summary_bridge.files.arguments import check_number, check_path
+from ms_summary_bridge.files.atomic import make_directory, sync_names
 from ms_summary_bridge.files.event_file import CHUNK_BYTES, Path
 from ms_summary_bridge.files.record_decoder import RecordDecoder
 from ms_summary_bridge.files.records import FOOTER_BYTES, HEADER_BYTES, LARGE_BYTES, Record, encode_record, frame
-from ms_summary_bridge.files.system import O_BINARY, read_at
+from ms_summary_bridge.files.system import O_BINARY, read_at, write_at
 
 __all__ = ["RecordWriter", "create_unique"]
 
@@ -30,6 +31,7 @@ class RecordWriter:
         offset: None makes a new file. A number opens an existing one whose first `offset` bytes are known to be
             ours: behind them a crash may have come between writing and remembering. Bytes found there are compared
             with what is written now; equal ones are passed over, so that such a file is completed, not doubled.
+            Zeros are written over: after a loss of power they stand for what the disk had not got.
         buffer_bytes: Records are handed to the operating system when they have this size together.
         checksum: CRC-32C of those `offset` bytes; None where it is not known.
 
@@ -68,13 +70,15 @@ class RecordWriter:
         self._pending: list[bytes] = []  # not yet in the file: whole records, large ones in parts
         self._pending_bytes = 0
         self._written = offset or 0  # end of the last record known to be in the file
+        self._is_synced = True  # the disk has all of it, as far as we know
+        self._unsynced_names: list[str] = []  # directories in which something was made
         self._fd = self._create() if offset is None else self._reopen(offset)
 
     def _create(self) -> int:
         self._file_end = 0
         directory = os.path.dirname(self.path) or "."
         try:
-            os.makedirs(directory, exist_ok=True)
+            self._unsynced_names = [directory, *make_directory(directory)]
         except OSError as error:
             raise WriteError.of_system(directory, "created", error) from error
         try:
@@ -92,6 +96,8 @@ class RecordWriter:
         except OSError as error:
             raise WriteError.of_system(self.path, "opened", error) from error
         self._file_end = os.lseek(fd, 0, os.SEEK_END)  # everything is appended here; above _written while overlapping
+        if not offset:  # made by a process that may have been killed before the disk had its name
+            self._unsynced_names = [os.path.dirname(self.path)]
         if self._file_end < offset:
             os.close(fd)
             raise OutputChangedError(
@@ -166,29 +172,33 @@ class RecordWriter:
             self._drain()
 
     def flush(self, *, sync: bool = False) -> None:
-        """Returns when the operating system has every record; with `sync`, when the disk has.
+        """Returns when the operating system has every record; with `sync`, when the disk has, and the file's name too.
 
         Raises:
             WriteError: Not all could be written (a full disk). The file is cut back to its last whole record, the
-                others stay buffered: the next `flush` tries them again.
+                others stay buffered: the next `flush` tries them again. Or the disk does not take it.
             OutputChangedError: A reopened file holds other bytes than those written now; it was not touched.
             ClosedError: The writer is closed.
         """
         if self._fd < 0:
             raise ClosedError(f"{self.path}: the writer is closed")
         self._drain()
-        if sync:
+        if sync and not self._is_synced:
             try:
                 os.fsync(self._fd)
             except OSError as error:
                 raise WriteError.of_system(self.path, "synced", error) from error
+            self._is_synced = True
+        if sync and self._unsynced_names:
+            sync_names(*self._unsynced_names)
+            self._unsynced_names = []
 
-    def close(self) -> None:
+    def close(self, *, sync: bool = False) -> None:
         """Flushes and closes the file; may be called again. It is closed even if the flush raises."""
         if self._fd < 0:
             return
         try:
-            self._drain()
+            self.flush(sync=sync)
         finally:
             fd, self._fd = self._fd, -1
             os.close(fd)
@@ -237,24 +247,29 @@ class RecordWriter:
         return os.write(self._fd, rest[0])
 
     def _note(self, parts: list[bytes]) -> None:
-        """Takes note of bytes that are in the file now."""
+        """Takes note of bytes that are in the file now; those of a killed process the disk may not have either."""
+        self._is_synced = False
         for part in parts:
             self._written += len(part)
             if self.checksum is not None:
                 self.checksum = crc32c(part, self.checksum)
 
     def _match(self, data: memoryview) -> int:
-        """Returns how many of the bytes are in the file already."""
+        """Returns how many of the bytes are in the file already; fills in those for which it has zeros."""
         there = min(self._file_end - self._written, len(data))
         done = 0
         while done < there:
+            place = self._written + done
             try:
-                found = read_at(self._fd, min(there - done, CHUNK_BYTES), self._written + done)
+                found = read_at(self._fd, min(there - done, CHUNK_BYTES), place)
+                wanted = bytes(data[done : done + len(found)])
+                if found and found != wanted and all(a == b or not a for a, b in zip(found, wanted, strict=True)):
+                    found = wanted[: write_at(self._fd, wanted, place)]
             except OSError as error:
                 raise WriteError.of_system(self.path, "compared", error) from error
             if not found or found != data[done : done + len(found)]:
                 raise OutputChangedError(
-                    f"{self.path}: behind byte {self._written + done} it holds something else than this conversion "
+                    f"{self.path}: behind byte {place} it holds something else than this conversion "
                     "writes; use another destination or --force"
                 )
             done += len(found)

@@ -28,6 +28,7 @@ __all__ = [
     "read_at",
     "replace",
     "try_lock",
+    "write_at",
 ]
 
 O_BINARY: Final[int] = getattr(os, "O_BINARY", 0)
@@ -92,6 +93,23 @@ def read_at(descriptor: int, size: int, offset: int) -> bytes:
         try:
             os.lseek(descriptor, offset, os.SEEK_SET)
             return os.read(descriptor, size)
+        finally:
+            os.lseek(descriptor, before, os.SEEK_SET)
+
+
+def write_at(descriptor: int, data: bytes, offset: int) -> int:
+    """Writes bytes over those at `offset`; returns how many were taken. The place at which the file is written stays.
+
+    Raises:
+        OSError: They cannot be written.
+    """
+    if sys.platform != "win32":
+        return os.pwrite(descriptor, data, offset)
+    else:
+        before = os.lseek(descriptor, 0, os.SEEK_CUR)
+        try:
+            os.lseek(descriptor, offset, os.SEEK_SET)
+            return os.write(descriptor, data)
         finally:
             os.lseek(descriptor, before, os.SEEK_SET)
 

@@ -149,7 +149,11 @@ class WriterLink:
             self.writer = self.result = None
             writer.forget()
             self.warn("died", "the writer process has died; another one goes on in new files")
-            self._ring.reattach()
+            try:
+                self._ring.reattach()
+            except OSError as error:
+                self.warn("start", f"no other writer process can be started: {error}")
+                self.starts = _MAX_STARTS
             started = self._start()
             if started is None:
                 self.warn("given up", "the writer process keeps dying: recording ends, training goes on")
@@ -218,6 +222,9 @@ class WriterLink:
             return True
         self._is_closed = True
         if self.writer is None:
+            if self._ring is not None:  # no process could be started
+                self._ring.close_consumer_ends()
+                self._ring.close()
             self._say_dropped()
             return True
         with self._lock:

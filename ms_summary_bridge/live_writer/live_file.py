@@ -34,6 +34,7 @@ class LiveFile:
         warn: Is told of trouble, once for each kind of trouble.
         max_file_bytes: A record that would take a file beyond this opens the next one; None for one file.
         modes: Permissions while it grows, and once it is closed; None leaves them to the umask.
+        fsync: A flush, and the end of a file, wait until the disk has it.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class LiveFile:
         *,
         max_file_bytes: int | None = None,
         modes: tuple[int, int] | None = None,
+        fsync: bool = False,
     ) -> None:
         self._directory = directory
         self._name_of = name_of
@@ -56,6 +58,7 @@ class LiveFile:
         self._max_file_bytes = min(bounds, default=None)
         self._least_bytes = sum(len(payload) + _FRAME_BYTES for payload in head)
         self._modes = modes
+        self._fsync = fsync
         self._writer: RecordWriter | None = None
         self._number = 0  # of the next file, so that a later one never takes an earlier name
         self._head_bytes = 0
@@ -116,12 +119,12 @@ class LiveFile:
         return name
 
     def flush(self) -> bool:
-        """Hands everything to the operating system; returns whether that was possible."""
+        """Hands everything to the operating system, or the disk; returns whether that was possible."""
         writer = self._writer
         if writer is None:
             return True
         try:
-            writer.flush()
+            writer.flush(sync=self._fsync)
         except LogdirError as error:
             if self._is_in_place(writer):
                 self._warn("write", f"{error}; it is tried again")
@@ -176,7 +179,7 @@ class LiveFile:
                 self.dropped += lost
                 self._warn("close", f"{writer.path} is gone; {lost} records are lost")
         try:
-            writer.close()
+            writer.close(sync=self._fsync)
         except LogdirError as error:
             if is_ours:
                 self.dropped += writer.waiting_records

@@ -57,11 +57,12 @@ class LiveRun:
 
     def _mindspore_file(self, suffix: str, head: list[bytes]) -> LiveFile:
         config, modes = self._config, (_OPEN_MODE, _CLOSED_MODE)
+        size, fsync = config.max_file_size, config.fsync
 
         def name_of(number: int) -> str:  # MindInsight orders by the seconds, so a later file gets a later second
             return f"events.out.events.summary.{config.seconds + number}.{config.device}.{config.host}{suffix}"
 
-        return LiveFile(config.summary_dir, name_of, head, self._warn, max_file_bytes=config.max_file_size, modes=modes)
+        return LiveFile(config.summary_dir, name_of, head, self._warn, max_file_bytes=size, modes=modes, fsync=fsync)
 
     def _event_file(self, child: str) -> LiveFile:
         """Returns the TensorBoard file of the run, or of a child run that tensorboardX's calls make below it."""
@@ -75,7 +76,8 @@ class LiveRun:
             version = FileVersion(tensorboard.FILE_VERSION, WRITER_LIVE)
             head = _payload(self._tensorboard, Event(config.wall_time, 0, version, tensorboard.FORMAT))
             directory = os.path.join(config.tensorboard_dir, child) if child else config.tensorboard_dir
-            file = LiveFile(directory, name_of, [head], self._warn, max_file_bytes=config.max_file_size)
+            size, fsync = config.max_file_size, config.fsync
+            file = LiveFile(directory, name_of, [head], self._warn, max_file_bytes=size, fsync=fsync)
             self._event_files[child] = file
         return self._event_files[child]
 

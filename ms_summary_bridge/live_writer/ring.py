@@ -81,10 +81,14 @@ class RingProducer:
         if limit != resource.RLIM_INFINITY:  # asked first: beyond it comes a signal
             size = min(size, max(0, limit - _HEAD_BYTES - _ALIGN))
         self.size = _aligned(size)
-        self.memory_fd = _off_standard_streams(os.memfd_create("ms_summary_bridge"))
-        os.ftruncate(self.memory_fd, _HEAD_BYTES + self.size)
-        self._memory = mmap.mmap(self.memory_fd, _HEAD_BYTES + self.size)
-        self.doorbell_fd, self._bell = _open_doorbell()
+        with contextlib.ExitStack() as stack:  # nothing stays open where one of them cannot be had
+            self.memory_fd = _off_standard_streams(os.memfd_create("ms_summary_bridge"))
+            stack.callback(os.close, self.memory_fd)
+            os.ftruncate(self.memory_fd, _HEAD_BYTES + self.size)
+            self._memory = mmap.mmap(self.memory_fd, _HEAD_BYTES + self.size)
+            stack.callback(self._memory.close)
+            self.doorbell_fd, self._bell = _open_doorbell()
+            stack.pop_all()
         self._waiting: deque[tuple[int, int]] = deque()  # put, and not taken yet
         self._unrung: deque[tuple[int, int]] = deque()  # put, and the pipe had no room to say so
         self._taken = 0
@@ -154,17 +158,23 @@ class RingProducer:
         return end if end + length <= first else None
 
     def close_consumer_ends(self) -> None:
-        """Closes this process's copy of what belongs to the consumer, once that has it."""
-        os.close(self.doorbell_fd)
+        """Closes this process's copy of what belongs to the consumer, once that has it. May be called again."""
+        if self.doorbell_fd >= 0:
+            os.close(self.doorbell_fd)
+            self.doorbell_fd = -1
 
     def reattach(self) -> int:
         """Makes a new pipe for a new consumer after the first one died.
 
         Returns:
             How many messages wait. They are told again, so what the dead consumer had not finished is not lost.
+
+        Raises:
+            OSError: The pipe cannot be made; all is as it was.
         """
+        reading, writing = _open_doorbell()
         os.close(self._bell)
-        self.doorbell_fd, self._bell = _open_doorbell()
+        self.doorbell_fd, self._bell = reading, writing
         self._forget_taken()
         self._unrung = deque(self._waiting)
         return len(self._waiting)

@@ -27,6 +27,8 @@ class LiveRunConfig(msgspec.Struct):
     """Bytes after which a new file is begun; None for no limit."""
     flush_secs: float = 5.0
     """Longest time in seconds until values are in the files."""
+    fsync: bool = False
+    """Each flush waits until the disk has them."""
 
     def to_arguments(self) -> list[str]:
         """Returns it as arguments of a command. Paths stand by themselves: they may hold bytes that are no text."""

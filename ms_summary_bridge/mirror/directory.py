@@ -68,6 +68,8 @@ class MirroredDirectory:
         """Bytes that it takes."""
         self.has_failed = False
         """Whether the last conversion of it should be tried again."""
+        self.may_pass = False
+        """Whether one of its files could not be read, which may be over though nothing of it changes."""
         self.problems: list[str] = []
         """Files that cannot be read at all, each with the reason."""
 
@@ -75,8 +77,12 @@ class MirroredDirectory:
     def converted_runs(self) -> list[Run]:
         """What the others have become so far."""
         if self._converted_runs is None:
-            is_there = self._is_converted and os.path.isdir(self.output)
-            self._converted_runs = list(discover(self.output).runs) if is_there else []
+            if not (self._is_converted and os.path.isdir(self.output)):
+                return []
+            found = discover(self.output)
+            if any(problem.may_pass for problem in found.problems):
+                return list(found.runs)
+            self._converted_runs = list(found.runs)
         return self._converted_runs
 
     @property
@@ -117,6 +123,7 @@ class MirroredDirectory:
             for problem in (*found.problems, *(() if self._grows else found.empty))
             if format_of_name(os.path.basename(problem.path)) not in ("", self._target)  # another `*.pb` is no fault
         ]
+        self.may_pass = any(problem.may_pass for problem in found.problems)
         self.native_runs = [run for run in found.runs if run.format == self._target]
         self._is_converted = self._decide(found)
         self._converted_runs = None
@@ -137,7 +144,8 @@ class MirroredDirectory:
 
         try:
             report = self._convert(show)
-        except NoEventsError:  # removed since it was looked at
+        except NoEventsError:  # removed since it was looked at, or not to be read just now
+            self.has_failed = True
             return []
         finally:
             self.size = size_of(self.output)

@@ -181,6 +181,8 @@ class Mirror:
                 for line in directory.problems:
                     self._say(line)
                 self._retry.pop(name, None)
+                if directory.may_pass:
+                    self._retry[name] = time.monotonic() + self._retry_secs
             except Exception as error:  # whatever it is, the other directories go on
                 self._fail(name, error)
         self._show()

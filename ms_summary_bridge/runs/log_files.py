@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from ms_summary_bridge.errors import EventDecodeError, LogdirError
+from ms_summary_bridge.errors import EventDecodeError, LogdirError, ReadError
 from ms_summary_bridge.events import Event, FileVersion
 from ms_summary_bridge.files.event_file import is_url
 from ms_summary_bridge.files.file_ends import peek
@@ -114,7 +114,8 @@ def read_directory(
             try:
                 size, fault = find_fault(path)
             except LogdirError as error:
-                size, fault = 0, str(error).removeprefix(f"{path}: ")
+                no_graphs.append(_unread(path, error))
+                continue
             if fault:
                 no_graphs.append(Problem(path, fault))
             else:
@@ -124,12 +125,16 @@ def read_directory(
     return sorted(found, key=lambda file: file.order), graphs, archives
 
 
+def _unread(path: str, error: LogdirError) -> Problem:
+    return Problem(path, str(error).removeprefix(f"{path}: "), isinstance(error, ReadError))
+
+
 def _read_file(path: str, name: str, log: WalkLog) -> LogFile | None:
     """Looks at the beginning of one file; None when it holds no event, which is said in `log`."""
     try:
         head = peek(path)
     except LogdirError as error:
-        log.problems.append(Problem(path, str(error).removeprefix(f"{path}: ")))
+        log.problems.append(_unread(path, error))
         return None
     if head.first is None:
         if head.damage:

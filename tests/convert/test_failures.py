@@ -299,13 +299,13 @@ def test_a_state_that_cannot_be_saved_in_the_end_is_told_and_made_good(
 ) -> None:
     real = state.replace_file
 
-    def fail_when_synced(path: str, data: bytes, *, is_synced: bool = False) -> None:
-        if is_synced:
+    def fail_in_the_end(path: str, data: bytes) -> None:
+        if os.path.exists(path):  # the plan is there
             raise WriteError(f"{path}: cannot be written: No space left on device")
         real(path, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(state, "replace_file", fail_when_synced)
+        patch.setattr(state, "replace_file", fail_in_the_end)
         assert main(["convert", str(source), str(tmp_path / "tb"), "--report", str(tmp_path / "r.json")]) == 1
     assert "No space left" in capsys.readouterr().out
     report = json.loads((tmp_path / "r.json").read_text())

@@ -29,14 +29,14 @@ def names(directory: Path) -> list[str]:
     return sorted(os.listdir(directory))
 
 
-@pytest.mark.parametrize("is_synced", [False, True])
-def test_a_file_is_replaced_as_a_whole_and_keeps_its_permissions(tmp_path: Path, is_synced: bool) -> None:
+@pytest.mark.parametrize("is_lasting", [False, True])
+def test_a_file_is_replaced_as_a_whole_and_keeps_its_permissions(tmp_path: Path, is_lasting: bool) -> None:
     path = tmp_path / "file"
-    replace_file(str(path), b"one", is_synced=is_synced)
+    replace_file(str(path), b"one", is_lasting=is_lasting)
     assert path.read_bytes() == b"one"
     path.chmod(0o640)
     with path.open("rb") as reader:
-        replace_file(str(path), b"another", is_synced=is_synced)
+        replace_file(str(path), b"another", is_lasting=is_lasting)
         assert reader.read() == b"one"
     assert path.read_bytes() == b"another"
     assert path.stat().st_mode & 0o777 == 0o640
@@ -45,7 +45,7 @@ def test_a_file_is_replaced_as_a_whole_and_keeps_its_permissions(tmp_path: Path,
 
 def test_a_name_without_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    replace_file("file", b"one", is_synced=True)
+    replace_file("file", b"one")
     create_file("other", b"two")
     assert names(tmp_path) == ["file", "other"]
 

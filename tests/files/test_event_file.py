@@ -19,7 +19,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ms_summary_bridge.errors import ClosedError, LogdirError, MissingDependencyError
+from ms_summary_bridge.errors import ClosedError, LogdirError, MissingDependencyError, OutputChangedError
 from ms_summary_bridge.events import Decoder, Event, Summary
 from ms_summary_bridge.files import event_file
 from ms_summary_bridge.files.event_file import EventFileReader, open_source, read_pieces
@@ -409,6 +409,26 @@ def test_existing_file_is_adopted_from_its_beginning(tmp_path: Path) -> None:
     assert path.read_bytes() == build_file("tensorboard", [1, 2])
 
 
+def test_zeros_stand_for_what_the_disk_had_not_got(tmp_path: Path) -> None:
+    data = build_file("tensorboard", [1, 2])
+    payloads = [version_payload("tensorboard"), scalar_payload("tensorboard", 1), scalar_payload("tensorboard", 2)]
+    lost = [range(len(data)), range(40), range(60, len(data)), range(30, 50)]
+    for number, zeros in enumerate(lost):
+        left = bytes(0 if place in zeros else byte for place, byte in enumerate(data)) + bytes(number * 9)
+        path = put(tmp_path / str(number), left)
+        with RecordWriter(path, offset=0) as writer:
+            for payload in payloads:
+                writer.write(payload)
+        assert path.read_bytes() == data + bytes(number * 9), "zeros behind may be written over later"
+    put(path, data[:40] + b"\1" + data[41:])
+    with RecordWriter(path, offset=0) as writer:
+        for payload in payloads:
+            writer.write(payload)
+        with pytest.raises(OutputChangedError, match="behind byte 0"):
+            writer.flush()
+        writer._pending.clear()
+
+
 def test_new_file_never_overwrites(tmp_path: Path) -> None:
     path = put(tmp_path / "events", b"precious")
     with pytest.raises(LogdirError, match="exists and would be overwritten"):
@@ -433,9 +453,9 @@ def test_new_file_has_its_directories_and_mode(tmp_path: Path) -> None:
 
 
 def test_flush_is_a_barrier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[int] = []
-    monkeypatch.setattr(os, "fsync", synced.append)
-    path = tmp_path / "events"
+    synced: list[bool] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.path.isdir(f"/dev/fd/{descriptor}")))
+    path = tmp_path / "new" / "events"
     with RecordWriter(path) as writer:
         writer.write(b"one")
         assert (path.stat().st_size, writer.offset) == (0, 19)
@@ -445,8 +465,11 @@ def test_flush_is_a_barrier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         writer.write(b"two")
         writer.flush(sync=True)
         assert path.read_bytes() == build_record(b"one") + build_record(b"two")
-        assert len(synced) == 1
-        writer.flush()
+        assert synced == [False, True, True], "the file, its name, and the name of its directory"
+        writer.flush(sync=True)
+        writer.write(b"three")
+        writer.flush(sync=True)
+        assert synced[3:] == [False], "what changed alone"
 
 
 def test_full_buffer_is_written(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 
 from ms_summary_bridge.errors import LogdirError
-from ms_summary_bridge.files.atomic import replace_file, replacing, sync
+from ms_summary_bridge.files.atomic import make_directory, replace_file, replacing, sync_names
 from ms_summary_bridge.monitor.checkpoints.checkpoint_state import (
     CHECKPOINT_FILE,
     STATE_NAME,
@@ -70,7 +70,7 @@ class CheckpointFiles:
         """What was set aside: the name of the state, and what it names."""
         self._keep = keep
         self._written: int | None = None
-        os.makedirs(directory, exist_ok=True)
+        sync_names(*make_directory(directory))
         found: CheckpointState | None = None
         try:
             found = read_state(directory)
@@ -160,15 +160,15 @@ class CheckpointFiles:
 
     def _write(self, name: str, write: Callable[[str], None]) -> int:
         """Writes a whole checkpoint; returns its size."""
-        os.makedirs(self.directory, exist_ok=True)  # somebody may have removed it during the training
+        sync_names(*make_directory(self.directory))  # somebody may have removed it during the training
         path = os.path.join(self.directory, name)
-        with replacing(path, is_synced=True, temporary=_UNFINISHED) as unfinished:
+        with replacing(path, temporary=_UNFINISHED) as unfinished:
             write(unfinished)
         return os.stat(path).st_size
 
     def _write_state(self, state: CheckpointState) -> None:
         data = msgspec.json.format(msgspec.json.encode(state)) + b"\n"
-        replace_file(os.path.join(self.directory, STATE_NAME), data, is_synced=True)
+        replace_file(os.path.join(self.directory, STATE_NAME), data)
 
     def _tidy(self, state: CheckpointState, *, is_known: bool) -> CheckpointState:
         """Puts in order what an earlier session has left; returns the state that is true of the files."""
@@ -214,8 +214,7 @@ class CheckpointFiles:
         numbers = [int(match[1]) for match in map(_EARLIER.fullmatch, os.listdir(self.directory)) if match]
         name = f"checkpoints.earlier-{max(numbers, default=0) + 1}.json"
         os.replace(os.path.join(self.directory, STATE_NAME), os.path.join(self.directory, name))
-        with contextlib.suppress(OSError):  # not every file system has it for directories
-            sync(self.directory)
+        sync_names(self.directory)
         self._protected = self._names(state)
         self.earlier = name, state
 

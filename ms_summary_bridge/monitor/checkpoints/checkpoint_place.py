@@ -19,6 +19,7 @@ import msgspec
 import psutil
 
 from ms_summary_bridge.errors import NOT_JSON
+from ms_summary_bridge.files.atomic import make_directory, sync_names
 from ms_summary_bridge.files.system import try_lock
 from ms_summary_bridge.monitor.sinks.launch import ADDRESSES
 from ms_summary_bridge.training.distributed import ProcessRank
@@ -87,7 +88,7 @@ class CheckpointPlace:
                     return
 
     def _take(self, use: _Use, *, joins_only: bool) -> bool:
-        os.makedirs(self.directory, exist_ok=True)
+        sync_names(*make_directory(self.directory))
         descriptor = os.open(os.path.join(self.directory, LOCK_NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             is_taken = self._join(descriptor, use, joins_only=joins_only)

@@ -153,7 +153,7 @@ class PrometheusFile(Sink):
         """
         if self._is_new and self._clock() >= self._due_at:
             self._due_at = self._clock() + _OFTEN_SECS
-            replace_file(self.path, self._text(is_running=True))
+            replace_file(self.path, self._text(is_running=True), is_lasting=False)
             self._is_new = False
 
     def close(self) -> None:
