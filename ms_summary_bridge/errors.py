@@ -41,9 +41,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 __all__ = [
+    "NOT_JSON",
     "BridgeError",
     "ClosedError",
     "ConfigError",
@@ -77,6 +78,9 @@ __all__ = [
 ]
 
 _Logdir = TypeVar("_Logdir", bound="LogdirError")
+
+NOT_JSON: Final = (ValueError, RecursionError)
+"""What `json` and `msgspec` raise at bytes that are not the JSON they should be, nested too deep included."""
 
 
 def counted(count: float, one: str, many: str = "") -> str:

@@ -10,7 +10,7 @@ import itertools
 import os
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 import numpy as np
@@ -39,7 +39,7 @@ _HELD_BYTES: Final = 64 << 20  # of the files of all ranks together
 class _Sample(msgspec.Struct):
     """A line of a journal; see docs/formats.md."""
 
-    step: int
+    step: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
     values: dict[str, float | None]
     wall_time: float = 0.0
     nonfinite: dict[str, Literal["nan", "inf", "-inf"]] = msgspec.field(default_factory=dict)

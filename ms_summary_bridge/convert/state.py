@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from ms_summary_bridge.convert.series import Series
-from ms_summary_bridge.errors import DamagedStateError, OtherConversionError, ReadError, WriteError
+from ms_summary_bridge.errors import NOT_JSON, DamagedStateError, OtherConversionError, ReadError, WriteError
 from ms_summary_bridge.files.atomic import make_directory, replace_file, sync_names
 from ms_summary_bridge.files.records import MAX_RECORD_BYTES
 from ms_summary_bridge.files.system import open_regular
@@ -193,18 +193,22 @@ def load_state(destination: str) -> State:
             if os.fstat(file.fileno()).st_size > MAX_RECORD_BYTES:
                 raise ValueError(f"more than {MAX_RECORD_BYTES} bytes")
             state = _decode(file.read())
+        for run in state.runs.values():
+            run.list_turns()  # which raises at what is none
     except FileNotFoundError:
         return State()
     except OSError as error:
         raise ReadError.of_system(path, "read", error) from error
-    except (ValueError, RecursionError) as error:
+    except (*NOT_JSON, IndexError) as error:
         raise DamagedStateError(f"{path}: damaged ({error}); start over with --force or another destination") from error
     if state.version != _VERSION:
         raise OtherConversionError(f"{path}: written by another version of this program; start over with --force")
     for name, run in state.runs.items():
         files = [output.name for output in run.outputs] + ([run.lineage] if run.lineage else [])
         parts = [*name.split("/"), *files, *run.archives]
-        if "" in parts or ".." in parts or any({"/", os.sep} & {*part} for part in parts):
+        read = [state.source, *run.files, *(run.plan.ends if run.plan is not None else ())]
+        is_outside = "" in parts or ".." in parts or any({"/", os.sep} & {*part} for part in parts)
+        if is_outside or "\0" in "".join((*parts, *read)):
             raise DamagedStateError(f"{path}: damaged (a name leads out of it); start over with --force")
     return state
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from ms_summary_bridge.diagnose.places import find_place
-from ms_summary_bridge.errors import counted
+from ms_summary_bridge.errors import NOT_JSON, counted
 from ms_summary_bridge.files.file_names import HANG_LOG
 from ms_summary_bridge.files.lines import read_lines
 
@@ -183,7 +183,7 @@ def _lines(path: str, problems: list[str], tail_bytes: int | None) -> Iterator[t
         for number, raw in enumerate(read_lines(path, tail_bytes if is_cut else None), 1):
             try:
                 line = _DECODER.decode(raw)
-            except (ValueError, RecursionError):
+            except NOT_JSON:
                 torn.append(number)
                 continue
             yield (name if is_cut else f"{name}:{number}"), line

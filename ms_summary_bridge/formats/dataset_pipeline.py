@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ms_summary_bridge.errors import InvalidValueError
+from ms_summary_bridge.errors import NOT_JSON, InvalidValueError
 from ms_summary_bridge.formats.protos import PARSE_ERRORS, ms_pb, parse_fault
 
 __all__ = ["Operation", "Stage", "read_pipeline"]
@@ -93,7 +93,7 @@ def _load_object(text: str) -> dict[str, str] | None:
         return {}
     try:
         found = json.loads(text)
-    except (ValueError, RecursionError):
+    except NOT_JSON:
         return None
     return {key: json.dumps(value) for key, value in found.items()} if isinstance(found, dict) else None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from array import array as _Numbers
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -47,18 +48,19 @@ _TENSORBOARD_STRING: Final = 7
 DT_FLOAT: Final = 1
 DT_DOUBLE: Final = 2
 
+_MOST_FILLED: Final = 32  # bytes of elements for a byte of a message that leaves them out
+_MOST_COUNTED: Final = (1 << 63) // 16 - 1  # elements of complex128, the widest
 _MAX_DIMS: Final = 254  # TensorFlow's own bound; keeps a damaged message from building a huge shape
 
 
 def _reshape(array: npt.NDArray[Any], dims: list[int]) -> npt.NDArray[Any]:
-    if any(size < 0 for size in dims) or len(dims) > 32 or math.prod(dims) != array.size:
-        raise InvalidValueError(f"{counted(array.size, 'element does', 'elements do')} not fill the shape {dims}")
-    try:
-        return array.reshape(dims)
-    except ValueError:  # no elements, yet sizes whose product numpy cannot count
-        raise InvalidValueError(
-            f"{counted(array.size, 'element does', 'elements do')} not fill the shape {dims}, which is too large"
-        ) from None
+    is_filled = all(size >= 0 for size in dims) and len(dims) <= 32 and math.prod(dims) == array.size
+    # No elements, yet sizes whose product numpy cannot count, in this type or in a wider one that is made of it.
+    is_large = math.prod(size or 1 for size in dims) > _MOST_COUNTED
+    if not is_filled or is_large:
+        filling = f"{counted(array.size, 'element does', 'elements do')} not fill the shape {dims}"
+        raise InvalidValueError(f"{filling}, which is too large" if is_filled else filling)
+    return array.reshape(dims)
 
 
 # ---------------------------------------------------------------- MindSpore: TensorProto of anf_ir
@@ -76,7 +78,7 @@ def decode_mindspore_tensor(data: bytes, start: int, end: int) -> tuple[Tensor, 
     """
     dims: list[int] = []
     data_type: int | None = None
-    parts: list[npt.NDArray[Any]] = []
+    parts = _Elements()
     stored: set[int] = set()
     is_exact = True
     for key, a, b in wire.fields(data, start, end):
@@ -94,23 +96,21 @@ def decode_mindspore_tensor(data: bytes, start: int, end: int) -> tuple[Tensor, 
             stored.add(number)
             dtype, unpacked = _MINDSPORE_DATA[number]
             if key & 7 == wire.VARINT:
-                parts.append(np.array([a], np.uint64).astype(dtype))
+                parts.add_number(a)
             elif unpacked == wire.VARINT:
-                parts.append(_packed_varints(data, a, b).astype(dtype))
+                parts.add(_packed_varints(data, a, b))
             elif (b - a) % np.dtype(dtype).itemsize:
                 raise InvalidValueError(
                     f"{counted(b - a, 'byte does', 'bytes do')} not hold a whole number of {dtype} elements"
                 )
             else:
-                parts.append(np.frombuffer(data, dtype, (b - a) // np.dtype(dtype).itemsize, a))
+                parts.add(np.frombuffer(data, dtype, (b - a) // np.dtype(dtype).itemsize, a))
         else:
             is_exact = False
     if len(stored) > 1:
         raise InvalidValueError("elements are spread over several fields")
-    if parts:
-        array = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    else:
-        array = np.empty(0, np.float32)
+    joined = parts.join()
+    array = np.empty(0, np.float32) if joined is None else joined.astype(dtype, copy=False)
     # An absent float_data and an empty one are the same message, so an empty tensor is exact too.
     is_exact = is_exact and data_type in _MINDSPORE_DTYPES and stored <= {3}
     return Tensor(_reshape(array, dims).copy(), _MINDSPORE_DTYPES.get(data_type or 0, "undefined")), is_exact
@@ -146,8 +146,36 @@ def encode_mindspore_tensor(tensor: Tensor) -> tuple[bytes, str]:
     return wire.length_delimited(b"\x42", out), loss
 
 
+class _Elements:
+    """Elements of one field as they come: many packed together, or each by itself, of which there may be millions."""
+
+    def __init__(self) -> None:
+        self._arrays: list[npt.NDArray[Any]] = []
+        self._numbers = _Numbers("Q")  # those that came last
+
+    def add_number(self, number: int) -> None:
+        self._numbers.append(number)
+
+    def add(self, elements: npt.NDArray[Any]) -> None:
+        self._end_numbers()
+        self._arrays.append(elements)
+
+    def join(self) -> npt.NDArray[Any] | None:
+        """Returns all of them; None where there was no field."""
+        self._end_numbers()
+        if len(self._arrays) > 1:
+            joined: npt.NDArray[Any] = np.concatenate(self._arrays)
+            return joined
+        return self._arrays[0] if self._arrays else None
+
+    def _end_numbers(self) -> None:
+        if self._numbers:
+            self._arrays.append(np.array(self._numbers, np.uint64))
+            self._numbers = _Numbers("Q")
+
+
 def _packed_varints(data: bytes, start: int, end: int) -> npt.NDArray[np.uint64]:
-    numbers = []
+    numbers = _Numbers("Q")
     while start < end:
         number, start = wire.read_varint(data, start, end)
         numbers.append(number)
@@ -160,8 +188,8 @@ def _packed_varints(data: bytes, start: int, end: int) -> npt.NDArray[np.uint64]
 def decode_tensorboard_tensor(data: bytes, start: int, end: int) -> npt.NDArray[Any] | list[bytes]:
     """Decodes a TensorFlow `TensorProto` in any of its layouts: packed bytes, or a typed list, packed or not.
 
-    A typed list shorter than the shape is filled up with its last element, an empty one with zeros, as
-    TensorFlow reads it.
+    A typed list shorter than the shape is filled up with its last element, an empty one with zeros, as TensorFlow reads
+    it; but not where that makes more than 32 bytes of one, which no writer of summaries leaves to a reader.
 
     Returns:
         The array in its own dtype (bfloat16 as float32), or for DT_STRING the flat list of byte strings.
@@ -173,7 +201,6 @@ def decode_tensorboard_tensor(data: bytes, start: int, end: int) -> npt.NDArray[
     number = 0
     dims: list[int] = []
     content = b""
-    typed: list[tuple[int, int, int]] = []
     strings: list[bytes] = []
     for key, a, b in wire.fields(data, start, end):
         if key == 8:
@@ -184,8 +211,6 @@ def decode_tensorboard_tensor(data: bytes, start: int, end: int) -> npt.NDArray[
             content = data[a:b]
         elif key == 66:
             strings.append(data[a:b])
-        else:
-            typed.append((key, a, b))
     if number == _TENSORBOARD_STRING:
         return strings
     if number not in _TENSORBOARD_DTYPES:
@@ -199,8 +224,9 @@ def decode_tensorboard_tensor(data: bytes, start: int, end: int) -> npt.NDArray[
             )
         array = np.frombuffer(content, dtype)
     else:
-        array = _typed_list(data, [(key, a, b) for key, a, b in typed if key >> 3 == field], dtype)
-        if array.size < count <= 1 << 24:  # a shape alone must not make us allocate without bound
+        array = _typed_list(data, start, end, field, dtype)
+        # A shape alone must not make us allocate without bound, nor must many of them in one event.
+        if array.size < count and count * array.itemsize <= _MOST_FILLED * (end - start):
             last = array[-1:] if array.size else np.zeros(1, dtype)
             array = np.concatenate([array, np.repeat(last, count - array.size)])
     if name == "bfloat16":
@@ -224,29 +250,30 @@ def _tensorboard_shape(data: bytes, start: int, end: int) -> list[int]:
     return dims
 
 
-def _typed_list(data: bytes, parts: list[tuple[int, int, int]], dtype: str) -> npt.NDArray[Any]:
+def _typed_list(data: bytes, start: int, end: int, field: int, dtype: str) -> npt.NDArray[Any]:
+    """Reads the elements in one field, each by itself or many packed together."""
     kind = np.dtype(dtype)
     element = np.dtype(f"<f{kind.itemsize // 2}") if kind.kind == "c" else kind if kind.kind == "f" else None
-    arrays: list[npt.NDArray[Any]] = []
+    parts = _Elements()
     unpacked = wire.VARINT
     if element is not None and kind != np.dtype("<f2"):
         unpacked = wire.FIXED32 if element.itemsize == 4 else wire.FIXED64
-    for key, a, b in parts:
-        if key & 7 not in (unpacked, wire.LENGTH_DELIMITED):
+    for key, a, b in wire.fields(data, start, end):
+        if key >> 3 != field or key & 7 not in (unpacked, wire.LENGTH_DELIMITED):
             continue  # another field of the same number, as protobuf sees it
         if key & 7 == wire.VARINT:
-            arrays.append(np.array([a], np.uint64))
+            parts.add_number(a)
         elif element is None or kind == np.dtype("<f2"):  # half_val holds the bits of each half as an integer
-            arrays.append(_packed_varints(data, a, b))
+            parts.add(_packed_varints(data, a, b))
         elif (b - a) % element.itemsize:
             raise InvalidValueError(
                 f"{counted(b - a, 'byte does', 'bytes do')} not hold a whole number of {element} elements"
             )
         else:
-            arrays.append(np.frombuffer(data, element, (b - a) // element.itemsize, a))
-    if not arrays:
+            parts.add(np.frombuffer(data, element, (b - a) // element.itemsize, a))
+    joined = parts.join()
+    if joined is None:
         return np.empty(0, kind)
-    joined: npt.NDArray[Any] = np.concatenate(arrays)
     if kind == np.dtype("<f2"):
         joined = joined.astype(np.uint16).view("<f2")
     elif kind.kind == "c":

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ms_summary_bridge.errors import counted
+from ms_summary_bridge.errors import NOT_JSON, counted
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.states.facts import RankFacts, role_of
 from ms_summary_bridge.states.judgement import End
@@ -146,7 +146,7 @@ class JournalTail(msgspec.Struct):
     def _take(self, raw: bytes, facts: RankFacts) -> None:
         try:
             line = msgspec.json.decode(raw)
-        except (ValueError, RecursionError):
+        except NOT_JSON:
             line = None
         if not isinstance(line, dict):
             self.unread += 1

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from ms_summary_bridge.errors import LogdirError
+from ms_summary_bridge.errors import NOT_JSON, LogdirError
 from ms_summary_bridge.files.system import open_regular
 from ms_summary_bridge.monitor.sinks.journal import JOURNAL, journal_files
 from ms_summary_bridge.states.facts import role_of
@@ -231,7 +231,7 @@ class JournalFacts:
 def _decode(raw: bytes) -> dict[str, Any] | None:
     try:
         line = msgspec.json.decode(raw)
-    except (ValueError, RecursionError):
+    except NOT_JSON:
         return None
     return line if isinstance(line, dict) else None
 

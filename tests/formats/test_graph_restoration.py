@@ -24,9 +24,9 @@ from ms_summary_bridge.files.records import encode_record
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats.graphs.errors import read_safely
 from ms_summary_bridge.formats.graphs.events import is_converted_graph
-from ms_summary_bridge.formats.graphs.marks import Holder, encode_member
+from ms_summary_bridge.formats.graphs.marks import SIGNATURE, Holder, encode_member
 from ms_summary_bridge.formats.graphs.ms_to_tb import convert_graph
-from ms_summary_bridge.formats.graphs.restoration import restore_graph
+from ms_summary_bridge.formats.graphs.restoration import restore_graph, restore_graph_def
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder, MindSporeEncoder
 from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from ms_summary_bridge.formats.tensorboard import TensorBoardDecoder, TensorBoardEncoder
@@ -453,3 +453,14 @@ def test_a_number_that_its_field_does_not_hold_makes_a_graph_unreadable() -> Non
 
     with pytest.raises(InvalidValueError, match="the graph cannot be read: "):
         read_safely(fill)
+
+
+def test_a_part_of_no_function_is_read_as_one_of_the_graph() -> None:
+    """A mark of a signature alone, whose number is 0."""
+    part = ms_pb.NodeProto(name="1", op_type="Add").SerializeToString() + wire.varint(SIGNATURE) + b"\0"
+    key = wire.varint(ms_pb.GraphProto.DESCRIPTOR.fields_by_name["node"].number << 3 | wire.LENGTH_DELIMITED)
+    restored, counts = restore_graph_def(
+        wire.length_delimited(key, part) + ms_pb.GraphProto(node=[{}]).SerializeToString()
+    )
+    assert counts.operators == 1
+    tb_pb.GraphDef.FromString(restored)

@@ -511,3 +511,9 @@ def test_a_training_with_summary_landscape_is_converted(tmp_path: Path) -> None:
     assert run.values["landscape"] == 2
     assert len(drawn(tmp_path / "tb")) >= 8
     assert verify_logdirs(str(tmp_path / "ms"), str(tmp_path / "tb")).is_equal
+
+
+@pytest.mark.parametrize("tag", ["two\nlines", "\n", "a\r\nb\n", "\u2028"])
+def test_a_tag_of_several_lines_is_written_in_one(tag: str) -> None:
+    _, picture = draw_landscape(message([0.0, 1.0], [0.0, 1.0], [[0.0, 1.0], [2.0, 3.0]]), tag)
+    assert Pillow.open(io.BytesIO(picture)).size == (SIZE[0], SIZE[1])

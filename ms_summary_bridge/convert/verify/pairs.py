@@ -69,9 +69,12 @@ class _Side:
         if not self.state.source or is_url(self.state.source) or is_url(source.path):
             return None
         home, path = self.state.source, os.path.abspath(source.path)
-        if os.path.realpath(home) == os.path.realpath(path):
-            return source.path
-        return home if os.path.commonpath([home, path]) == home else None
+        try:
+            if os.path.realpath(home) == os.path.realpath(path):
+                return source.path
+            return home if os.path.commonpath([home, path]) == home else None
+        except ValueError:  # on another drive; or what a damaged state holds is no path
+            return None
 
     def likelihood(self, source: _Side) -> int:
         """Returns how much speaks for it that this side was converted from another; 0 where it cannot be."""

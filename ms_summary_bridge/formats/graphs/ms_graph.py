@@ -55,7 +55,7 @@ class Part(msgspec.Struct):
         self.name = found.get(name_key, b"").decode()
         self.origin = decode_origin(data)
         if SIGNATURE in found or MEMBER in found:
-            self.group = found.get(SIGNATURE) or found[MEMBER]
+            self.group = found.get(SIGNATURE) or found.get(MEMBER, 0)
             self.is_signature = SIGNATURE in found
 
 

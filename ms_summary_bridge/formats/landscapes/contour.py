@@ -209,6 +209,7 @@ def _write(
     colour: tuple[int, int, int] = _INK,
 ) -> float:
     """Writes a line, so much of it before the place; returns where it ends."""
+    text = " ".join(text.splitlines())  # a tag may have several
     if not isinstance(font, ImageFont.FreeTypeFont):  # pillow's old font has Latin letters alone
         text = text.encode("latin-1", "replace").decode("latin-1")
     length = draw.textlength(text, font)

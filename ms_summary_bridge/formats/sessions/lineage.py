@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from ms_summary_bridge.errors import NOT_JSON
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats.plugin_data import Origin, decode_origin, encode_origin
 from ms_summary_bridge.formats.protos import PARSE_ERRORS, ms_pb, parse_fault
@@ -149,7 +150,7 @@ def _checkpoint_of(path: str) -> str:
     """MindSpore writes the path of the checkpoint as JSON."""
     try:
         found = json.loads(path)
-    except (ValueError, RecursionError):
+    except NOT_JSON:
         return path
     checkpoint = found.get("ckpt") if isinstance(found, dict) else path
     return checkpoint if isinstance(checkpoint, str) else ""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ms_summary_bridge.errors import LogdirError
+from ms_summary_bridge.errors import NOT_JSON, LogdirError
 from ms_summary_bridge.files.lines import read_lines
 from ms_summary_bridge.monitor.alarms.rules.rule import Level
 from ms_summary_bridge.monitor.sinks.journal import journal_files
@@ -43,7 +43,7 @@ def read_level(directory: str, metric: str, *, initial_step: int = 0) -> Level |
                     continue
                 try:
                     line = decoder.decode(raw)
-                except (ValueError, RecursionError):
+                except NOT_JSON:
                     continue  # torn, or of another make
                 value = line.mean.get(metric, line.values.get(metric))
                 if line.kind != "sample" or not isinstance(value, (int, float)):

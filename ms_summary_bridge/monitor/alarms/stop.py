@@ -23,6 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from ms_summary_bridge.errors import NOT_JSON
 from ms_summary_bridge.files.atomic import create_file, replace_file
 from ms_summary_bridge.files.waiting import wait_for
 
@@ -179,7 +180,7 @@ class StopAgreement:
         assert self._directory is not None
         try:
             content = json.loads((self._directory / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, *NOT_JSON):
             return None
         return content if isinstance(content, dict) else None
 

@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 import psutil
 
+from ms_summary_bridge.errors import NOT_JSON
 from ms_summary_bridge.files.atomic import make_directory, sync_names
 from ms_summary_bridge.files.system import try_lock
 from ms_summary_bridge.monitor.sinks.launch import ADDRESSES
@@ -110,7 +111,7 @@ class CheckpointPlace:
             if try_lock(descriptor, is_shared=True):  # the system may give the lock to another one between the two
                 try:
                     user = msgspec.json.decode(os.pread(descriptor, 4096, 0), type=_Use)
-                except (ValueError, RecursionError):
+                except NOT_JSON:
                     continue
                 if user.training == use.training:
                     return True

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from ms_summary_bridge.errors import LogdirError
+from ms_summary_bridge.errors import NOT_JSON, LogdirError
 
 __all__ = ["CHECKPOINT_FILE", "STATE_NAME", "Checkpoint", "CheckpointState", "Mode", "is_whole", "read_state"]
 
@@ -79,7 +79,7 @@ def read_state(directory: str, name: str = STATE_NAME) -> CheckpointState | None
             state = msgspec.json.decode(file.read(), type=CheckpointState)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, *NOT_JSON) as error:
         raise LogdirError(f"{path} cannot be read: {error}; it says which checkpoints are whole") from error
     best = state.best if state.best is not None and is_whole(directory, state.best) else None
     last = tuple(checkpoint for checkpoint in state.last if is_whole(directory, checkpoint))

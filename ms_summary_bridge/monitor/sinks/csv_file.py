@@ -50,7 +50,7 @@ class CsvFile(Sink):
         path = os.path.join(self._directory, CSV)
         self.close()
         try:
-            lines = [line for line in read_journal(self._directory) if line.get("kind") in ("sample", "all")]
+            lines = list(filter(_is_sample, read_journal(self._directory)))
             self._columns = [
                 name for name in dict.fromkeys(name for line in lines for name in line["values"]) if name not in _SAME
             ]
@@ -72,6 +72,12 @@ class CsvFile(Sink):
         """Closes the file."""
         if self._file is not None:
             self._file.close()
+
+
+def _is_sample(line: dict[str, Any]) -> bool:
+    """Whether a line is a sample as the monitor writes it: anything may stand in a file."""
+    is_whole = isinstance(line.get("values"), dict) and isinstance(line.get("nonfinite", {}), dict)
+    return line.get("kind") in ("sample", "all") and is_whole
 
 
 def _row(columns: list[str], line: dict[str, Any]) -> bytes:

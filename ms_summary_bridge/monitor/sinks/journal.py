@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ms_summary_bridge.errors import LogdirError, counted
+from ms_summary_bridge.errors import NOT_JSON, LogdirError, counted
 from ms_summary_bridge.files import file_names
 from ms_summary_bridge.files.lines import read_lines
 from ms_summary_bridge.monitor.model.sample import Note, Sample, strict_numbers
@@ -140,7 +140,7 @@ def json_lines(lines: Iterable[bytes], on_torn: Callable[[int], object] | None =
     """
     for number, raw in enumerate(lines, 1):
         line = None
-        with contextlib.suppress(ValueError, RecursionError):
+        with contextlib.suppress(*NOT_JSON):
             line = msgspec.json.decode(raw)
         if isinstance(line, dict):
             yield line

@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 import psutil
 
+from ms_summary_bridge.errors import NOT_JSON
 from ms_summary_bridge.monitor.sinks.writer import Sink
 from ms_summary_bridge.training.distributed import ProcessRank, rank_directory
 
@@ -135,7 +136,7 @@ def _read_note(path: str) -> _LaunchNote | None:
             return msgspec.json.decode(Path(path).read_bytes(), type=_LaunchNote)
         except OSError:
             return None
-        except (ValueError, RecursionError):
+        except NOT_JSON:
             time.sleep(_PAUSE_SECS)
     return None
 

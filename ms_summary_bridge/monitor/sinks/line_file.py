@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from ms_summary_bridge.errors import counted
+from ms_summary_bridge.errors import NOT_JSON, counted
 from ms_summary_bridge.files.system import O_BINARY, read_at, try_lock
 from ms_summary_bridge.monitor.sinks.writer import Sink
 
@@ -123,7 +123,7 @@ class LineFile:
             return
         try:
             json.loads(torn)
-        except (ValueError, RecursionError):
+        except NOT_JSON:
             os.ftruncate(self._descriptor, size - len(torn))
             self.healed = len(torn)
         else:

@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from ms_summary_bridge.errors import NOT_JSON
 from ms_summary_bridge.monitor.alarms.actions.message import AlertSource, message_text
 from ms_summary_bridge.monitor.model.alert import Alert
 from ms_summary_bridge.monitor.model.alert_config import Dialect
@@ -100,7 +101,7 @@ def judge(dialect: Dialect, status: int, body: bytes) -> tuple[Verdict, str]:
         return "done", ""
     try:
         answer = msgspec.json.decode(body)
-    except (ValueError, RecursionError):
+    except NOT_JSON:
         answer = None
     if not isinstance(answer, dict):
         return "refused", "the answer is not the service's: is the address right?"

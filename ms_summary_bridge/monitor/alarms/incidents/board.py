@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from ms_summary_bridge.errors import NOT_JSON
 from ms_summary_bridge.files.atomic import replace_file
 from ms_summary_bridge.monitor.alarms.incidents.report import LOST, Report
 
@@ -96,7 +97,7 @@ class Board:
                 path = self._directory / name
                 try:
                     claim = msgspec.json.decode(path.read_bytes(), type=Claim)
-                except (ValueError, RecursionError):  # it is being written
+                except NOT_JSON:  # it is being written
                     claim = Claim(wall_time=path.stat().st_mtime)
                 yield msgspec.structs.replace(claim, key=key, number=int(number))
 
@@ -155,7 +156,7 @@ class Board:
         found = []
         with contextlib.suppress(FileNotFoundError):
             for path in sorted((self._directory / f"{claim.name}.reports").glob("rank_*.json")):
-                with contextlib.suppress(FileNotFoundError, ValueError, RecursionError):
+                with contextlib.suppress(FileNotFoundError, *NOT_JSON):
                     found.append(msgspec.json.decode(path.read_bytes(), type=Report))
         return found
 

@@ -1,0 +1,73 @@
+"""What an input may cost: processor time and memory."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import time
+from dataclasses import dataclass
+
+from ms_summary_bridge.errors import BridgeError
+from tools.fuzzing.target import Target
+
+SECS_PER_BYTE = 1 / (100 << 10)
+LEAST_SECS = 1.0
+"""Of an input below 100 KiB: what is fixed, a file that is made or a package that is loaded."""
+MOST_MEMORY = 64 << 20
+"""More than before, for an input of up to 1 MiB."""
+_LARGE = 64 << 10
+
+
+class CostError(AssertionError):
+    """An input has cost more than it may."""
+
+
+@dataclass
+class Counts:
+    """What came of the inputs of a target."""
+
+    tried: int = 0
+    refused: int = 0
+    """Inputs that ended with a `BridgeError`."""
+    slowest: float = 0.0
+    """Most seconds of processor time for one input."""
+    most_memory: int = 0
+    """Most bytes that one input took, as far as that was seen."""
+
+
+def try_input(target: Target, data: bytes, counts: Counts) -> None:
+    """Gives an input to a target.
+
+    Raises:
+        CostError: It took longer, or more memory, than it may.
+        Exception: Whatever the target raises but for a `BridgeError`.
+    """
+    before = _peak(len(data))
+    counts.tried += 1
+    began = time.process_time()
+    try:
+        target.take(data)
+    except BridgeError:
+        counts.refused += 1
+    except RecursionError as error:
+        raise AssertionError("an input makes the stack overflow") from error
+    secs = time.process_time() - began
+    counts.slowest = max(counts.slowest, secs)
+    size = max(len(data), 1)
+    if secs > max(LEAST_SECS, size * SECS_PER_BYTE):
+        raise CostError(f"{target.name}: {secs:.2f} s of processor time for {size} bytes")
+    grown = _peak() - before
+    counts.most_memory = max(counts.most_memory, grown)
+    if grown > MOST_MEMORY * max(1.0, size / (1 << 20)):
+        raise CostError(f"{target.name}: {grown >> 20} MiB more memory for {size} bytes")
+
+
+def _peak(size: int = 0) -> int:
+    """Returns the most bytes of memory that this process has had; for a large input it is counted anew from now on.
+
+    Of small ones only that is seen which is more than ever before: one that needs much raises it.
+    """
+    if size >= _LARGE:
+        with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+            file.write("5")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
