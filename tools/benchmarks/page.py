@@ -1,12 +1,14 @@
 """When the page of the TensorBoard plugin shows its first row, with many runs, in Chromium.
 
-A second is the target, from when TensorBoard has made the page's frame to the frame in which the first rows are drawn:
-the very first time, when nothing was read, and when all is known. How long TensorBoard itself takes to come so far is
-told beside it. An answer when nothing has changed is to be below 50 KB.
+A second is the target, from when the page's document is asked for to the frame in which the first rows are drawn: the
+very first time, when nothing was read, and when all is known. The page is opened without TensorBoard's own around it,
+which takes its time before. Of a shared machine the processor time of server and browser together is judged, which one
+free core needs at most; wall time is told beside it. An answer when nothing has changed is to be below 50 KB.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import statistics
 import tempfile
@@ -24,35 +26,43 @@ from benchmarks.summary_files import histogram_summaries, scalar_summaries, writ
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-__all__ = ["Paints", "can_be_measured", "measure_paints", "write_runs"]
+__all__ = ["Paint", "Paints", "can_be_measured", "measure_paints", "write_runs"]
 
 TARGET_SECS = 1.0
 TARGET_IDLE_BYTES = 50_000
 _RUN_BYTES = 100_000
-_TOLD = """if (window !== window.top) {
+_TOLD = """(() => {
     const look = () => {
         if (!document.querySelector('table.runs tbody tr[data-key]')) return requestAnimationFrame(look);
-        requestAnimationFrame(() => setTimeout(() => {
-            const now = performance.timeOrigin + performance.now();
-            window.top.painted = [now - performance.timeOrigin, now - window.top.performance.timeOrigin];
-        }));
+        requestAnimationFrame(() => setTimeout(() => { window.painted = performance.now(); }));
     };
     requestAnimationFrame(look);
-}"""
+})();"""
+
+
+class Paint(msgspec.Struct):
+    """Until the first row; seconds."""
+
+    wall: float
+    server: float
+    """Processor time of TensorBoard's process."""
+    browser: float
+    """Processor time of all processes of Chromium."""
+
+    @property
+    def cpu(self) -> float:
+        """Processor time of both."""
+        return self.server + self.browser
 
 
 class Paints(msgspec.Struct):
-    """What was measured; seconds."""
+    """What was measured."""
 
     runs: int
-    first: float
-    """Until the first row, the first time that anybody asks."""
-    known: list[float]
-    """The same when all is known."""
-    with_tensorboard: float
-    """With what TensorBoard takes until it makes the page's frame; the median of those when all is known."""
-    server_cpu: float
-    """Processor time of the server for one of these, TensorBoard's own answers included; the median."""
+    first: Paint
+    """The first time that anybody asks."""
+    known: list[Paint]
+    """When all is known."""
     answer_bytes: int
     """Of all rows, before compression."""
     idle_bytes: int
@@ -60,7 +70,8 @@ class Paints(msgspec.Struct):
     @property
     def is_met(self) -> bool:
         """Whether the targets are reached; of what was measured again and again, the median counts."""
-        return max(self.first, statistics.median(self.known)) <= TARGET_SECS and self.idle_bytes <= TARGET_IDLE_BYTES
+        secs = max(self.first.cpu, statistics.median(one.cpu for one in self.known))
+        return secs <= TARGET_SECS and self.idle_bytes <= TARGET_IDLE_BYTES
 
 
 def can_be_measured() -> str:
@@ -100,7 +111,7 @@ def measure_paints(runs: int, times: int) -> Paints:
             running_tensorboard(logdir, Path(scratch) / "log") as client,
         ):
             page.add_init_script(_TOLD)
-            first, _, _ = _paint(page, client.url)
+            first = _paint(page, client.url)
             client.wait_json(
                 "data/plugin/mindspore/runs", lambda found: found["is_known"] and not found["unread"], timeout_secs=600
             )
@@ -108,20 +119,25 @@ def measure_paints(runs: int, times: int) -> Paints:
             answer = client.get("data/plugin/mindspore/runs")
             cursor = msgspec.json.decode(answer)["cursor"]
             idle = client.get(f"data/plugin/mindspore/runs?cursor={quote(cursor)}")
-    secs, whole, cpu = zip(*known, strict=True)
-    return Paints(runs, first, list(secs), statistics.median(whole), statistics.median(cpu), len(answer), len(idle))
+    return Paints(runs, first, known, len(answer), len(idle))
 
 
-def _paint(page: Page, url: str) -> tuple[float, float, float]:
-    """Returns seconds until the first row, the same with TensorBoard's own, and processor time of the server."""
-    server = [one for one in psutil.Process().children() if "tensorboard" in " ".join(one.cmdline())]
-    before = _cpu(server)
+def _paint(page: Page, url: str) -> Paint:
+    """Opens the page and waits for its first row."""
     page.goto("about:blank")
-    page.goto(f"{url}/#mindspore")
+    children = psutil.Process().children(recursive=True)
+    server = [one for one in children if "--logdir" in one.cmdline()]
+    browser = [one for one in children if "chrom" in one.name()]
+    before = _cpu(server), _cpu(browser)
+    page.goto(f"{url}/data/plugin_entry.html?name=mindspore", wait_until="commit")
     page.wait_for_function("window.painted")
-    own, whole = page.evaluate("window.painted")
-    return own / 1000, whole / 1000, _cpu(server) - before
+    after = _cpu(server), _cpu(browser)
+    return Paint(page.evaluate("window.painted") / 1000, after[0] - before[0], after[1] - before[1])
 
 
 def _cpu(processes: list[Any]) -> float:
-    return sum(sum(process.cpu_times()[:2]) for process in processes)
+    found = 0.0
+    for process in processes:
+        with contextlib.suppress(psutil.Error):  # a helper of Chromium's may be gone
+            found += sum(process.cpu_times()[:2])
+    return found

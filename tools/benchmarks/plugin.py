@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import statistics
 import sys
 import tempfile
 from pathlib import Path
@@ -91,10 +92,12 @@ def run(arguments: argparse.Namespace) -> int:
     if paints is None:
         print(f"the page was not looked at: {lacking}")
         return 0 if is_met else 1
-    print(f"first row of {paints.runs} runs: {paints.first:.2f} s the first time, {spread(paints.known)} s after that")
-    print(
-        f"with TensorBoard's own start {paints.with_tensorboard:.2f} s, {paints.server_cpu:.2f} s of its processor time"
-    )
+    print(f"first row of {paints.runs} runs, seconds of processor time of server and browser:")
+    for name, found in (("the first time", [paints.first]), ("after that", paints.known)):
+        walls = spread([one.wall for one in found])
+        parts = [statistics.median(part) for part in zip(*((one.server, one.browser) for one in found), strict=True)]
+        cpu = spread([one.cpu for one in found])
+        print(f"  {name} {cpu}, of the server {parts[0]:.2f}, of the browser {parts[1]:.2f}; wall time {walls}")
     print(f"all rows {paints.answer_bytes:,} bytes, an idle answer {paints.idle_bytes:,} bytes")
     verdict = "met" if paints.is_met else "MISSED"
     print(f"target {page.TARGET_SECS:g} s and {page.TARGET_IDLE_BYTES:,} bytes: {verdict}")
