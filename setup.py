@@ -87,7 +87,7 @@ CORE = [
     "typer>=0.18.0",  # before, a missing argument is a TypeError with click 8.5
     "rich>=13.8.0",  # on_broken_pipe
     "psutil>=5.9.0",
-    "fsspec>=2023.1.0",
+    "fsspec>=2023.4.0",  # before, its cache that reads ahead reads twice, or is missing
 ]
 
 # 2.16 needs NumPy 1, and answers the HParams page with an error where protobuf is 5 or newer.

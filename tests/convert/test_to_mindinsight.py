@@ -10,6 +10,7 @@ import random
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -1019,7 +1020,13 @@ def test_the_thin_script_converts(tmp_path: Path) -> None:
     put_log(tmp_path / "tb", scalars("loss", range(3)))
     script = Path(__file__).resolve().parents[2] / "tools" / "tb2ms"
     result = subprocess.run(
-        [str(script), "tb", "ms", "--quiet"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [str(script), "tb", "ms", "--quiet"],
+        cwd=tmp_path,
+        env={**os.environ, "VIRTUAL_ENV": sys.prefix},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert (result.returncode, result.stderr) == (0, "")
     assert len(values_in(tmp_path / "ms")["loss"]) == 3

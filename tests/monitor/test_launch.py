@@ -119,6 +119,7 @@ def test_a_rank_says_after_a_while_that_rank_0_is_elsewhere(tmp_path: Path, capl
     assert caplog.text.count("has no files of rank 0") == 1
 
 
+@pytest.mark.mindspore
 def test_a_rank_without_a_shared_disk_trains_at_once_and_loses_nothing(tmp_path: Path) -> None:
     ranks = [
         subprocess.Popen(

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -193,7 +194,8 @@ def test_damage_is_named_and_counted_and_costs_its_rows_alone(tmp_path: Path) ->
         ("grad_reduced_0-2.csv", "could not convert string to float: 'one'"),
         ("grad_reduced_0-2.csv", "cannot convert float infinity to integer"),
         ("grad_reduced_0-2.csv", "step '-1'"),
-        ("grad_reduced_0-2.csv", "1 cell where 8 belong"),
+        # Before 3.11 csv itself refuses a zero byte.
+        ("grad_reduced_0-2.csv", "1 cell where 8 belong" if sys.version_info >= (3, 11) else "line contains NUL"),
     ]
     start = len(lines[0] + good[0])
     assert (run.damaged[1].start, run.damaged[1].end) == (start, start + len(broken[0]))
