@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import sys
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -31,6 +32,8 @@ from ms_summary_bridge.monitor.loop import Monitor
 from ms_summary_bridge.monitor.sinks.journal import read_journal
 from ms_summary_bridge.runs.archive import make_decoder
 from ms_summary_bridge.runs.report import Report
+from ms_summary_bridge.viewers import view
+from ms_summary_bridge.viewers.program import Program
 from tests.log_samples import MINDSPORE_LOGS, TENSORBOARD_LOGS
 from tests.mindspore_run import scalars, write_summary
 from torturing.reading import files_below, visible
@@ -326,6 +329,43 @@ class _MirroredForMindInsight(_Mirrored):
     log = staticmethod(TENSORBOARD_LOGS["a tree with other files"])
 
 
+class _Viewed(Target):
+    """The command `view` with a stand-in for TensorBoard: it shows the address, or says why it cannot."""
+
+    _VIEWER = (
+        "import http.server as h, sys; "
+        "h.HTTPServer(('127.0.0.1', int(sys.argv[1])), h.SimpleHTTPRequestHandler).serve_forever()"
+    )
+
+    def __init__(self, base: Path) -> None:
+        super().__init__(base)
+        self.source = base / "source"
+        MINDSPORE_LOGS["repeats"](self.source)
+
+    def run(self) -> Iterator[str]:
+        shown: list[str] = []
+
+        def show(url: str) -> None:
+            shown.append(url)
+            raise KeyboardInterrupt  # the user has seen it
+
+        def start(stack: Any, source: str, host: str, port: int, say: Any) -> Program:
+            program = Program("TensorBoard", [sys.executable, "-c", self._VIEWER, str(port)])
+            stack.callback(program.stop)
+            return program
+
+        before = view._start_tensorboard
+        view._start_tensorboard = start
+        try:
+            view.view_logdir(self.source, viewer="tensorboard", port=0, say=lambda text: None, show=show)
+        except BridgeError as error:
+            self.told.append(str(error))
+        finally:
+            view._start_tensorboard = before
+        if not shown and not self.told:
+            yield "it ended without an address and without a word"
+
+
 TARGETS: dict[str, Callable[[Path], Target]] = {
     "convert to TensorBoard": _Converted,
     "convert to MindSpore, with an archive": _ConvertedToMindSpore,
@@ -336,6 +376,7 @@ TARGETS: dict[str, Callable[[Path], Target]] = {
     "callback: a writer process that is killed": _LinkOfTheKilled,
     "monitor: the files": _MonitoredFiles,
     "monitor with both viewers and the watchdog": _MonitoredWithViewers,
+    "view: the command": _Viewed,
     "view: the mirror for TensorBoard": _Mirrored,
     "view: the mirror for MindInsight": _MirroredForMindInsight,
 }
