@@ -170,7 +170,8 @@ def _try(make: Callable[[Path], Target], base: Path, failing: Failing, told: lis
     finally:
         signal.alarm(0)
     problems += [text for text in told if text.startswith("Traceback")]
-    gc.collect()
+    if _descriptors() - before:
+        gc.collect()
     waited_until = time.monotonic() + 2  # for threads that are not waited for
     while (left := _descriptors() - before) and not target.keeps_open and time.monotonic() < waited_until:
         time.sleep(0.02)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import sys
@@ -15,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import typer
 
 from ms_summary_bridge.cli import app
+from ms_summary_bridge.cli.ending import exit_code_of
 from ms_summary_bridge.convert.follow import follow_logdir
 from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.errors import BridgeError
@@ -63,6 +66,12 @@ class Target(ABC):
         yield from ()
 
 
+@functools.cache
+def _command_line() -> Any:
+    """Returns the command line, as `app.main` makes it for each call."""
+    return typer.main.get_command(app.app)
+
+
 class _Converted(Target):
     """`ms-summary-bridge convert` of a log with all kinds, twice: of a part of it, and when it has grown."""
 
@@ -78,7 +87,7 @@ class _Converted(Target):
         said = io.StringIO()
         words = ["convert", str(self.source), str(self.out), "--to", self.to, *more]
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            code = app.main(words)
+            code = exit_code_of(lambda: int(_command_line().main(words, "ms-summary-bridge", standalone_mode=False)))
         return code, said.getvalue()
 
     def run(self) -> Iterator[str]:
