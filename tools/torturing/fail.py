@@ -22,7 +22,7 @@ from typing import Any
 
 from torturing.calls import Call, Interposed
 from torturing.crash import memory_directory
-from torturing.fail_process import try_process
+from torturing.fail_process import try_process, try_training
 from torturing.fail_targets import TARGETS, Target
 from torturing.report import Row
 from torturing.scenario import small_buffers
@@ -83,14 +83,15 @@ def run(budget_seconds: float, out: Path) -> list[Row]:
     deadline = time.monotonic() + budget_seconds
     rows = []
     for number, (name, make) in enumerate(TARGETS.items()):
-        share = (deadline - time.monotonic()) / (len(TARGETS) - number + 1)
+        share = (deadline - time.monotonic()) / (len(TARGETS) - number + 2)
         row = try_failures(name, make, memory_directory(out) / f"{number}", seconds=share)
         print(
             f"fail: {row.what}: {row.tried} tried, {row.counted} told, {row.faults} faults, {row.left} left",
             file=sys.stderr,
         )
         rows.append(row)
-    rows.append(try_process(memory_directory(out) / "process", seconds=max(0.0, deadline - time.monotonic())))
+    rows.append(try_process(memory_directory(out) / "process", seconds=(deadline - time.monotonic()) / 2))
+    rows.append(try_training(memory_directory(out) / "training", seconds=deadline - time.monotonic()))
     return rows
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -15,13 +16,25 @@ from ms_summary_bridge.convert.verify import verify_logdirs
 from tests.log_samples import MINDSPORE_LOGS
 from torturing.report import Row
 
-__all__ = ["try_process"]
+__all__ = ["try_process", "try_training"]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _CALLS = ("fsync", "rename", "write", "writev", "unlink", "mkdir", "ftruncate", "flock")
 """Of those that Python makes at its start there are too many."""
 _ERRORS = ("ENOSPC", "EIO", "EACCES", "EMFILE", "EINTR")
-_LONGEST_SECS = 120
+_OF_A_TRAINING = (
+    ("memfd_create", "EMFILE", "1+"),
+    ("memfd_create", "ENOSPC", "2"),
+    ("pipe2", "EMFILE", "1+"),
+    ("pipe2", "EMFILE", "3"),
+    ("fsync", "EIO", "1+"),
+    ("fsync", "ENOSPC", "2"),
+    ("writev", "ENOSPC", "1+"),
+    ("ftruncate", "ENOSPC", "1+"),
+    ("flock", "EIO", "1+"),
+)
+"""Calls that MindSpore itself hardly makes; `1+` is the first and all after it."""
+_LONGEST_SECS = 300
 
 
 def try_process(base: Path, *, seconds: float = float("inf")) -> Row:
@@ -59,9 +72,43 @@ def try_process(base: Path, *, seconds: float = float("inf")) -> Row:
     return row
 
 
+def try_training(base: Path, *, seconds: float = float("inf")) -> Row:
+    """Lets calls fail for a whole training with both callbacks; nothing is tried without MindSpore or strace."""
+    row = Row("a training of MindSpore with both callbacks, under strace")
+    deadline = time.monotonic() + seconds
+    if shutil.which("strace") is None or importlib.util.find_spec("mindspore") is None:
+        return row
+    for call, error, when in _OF_A_TRAINING:
+        if time.monotonic() > deadline:
+            row.left += 1
+            continue
+        shutil.rmtree(base, ignore_errors=True)
+        base.mkdir(parents=True)
+        filters = [f"trace={call}", f"inject={call}:error={error}:when={when}"]
+        command = [sys.executable, str(Path(__file__).with_name("train_and_tell.py")), str(base / "out")]
+        what = f"{call} {when}: {error}"
+        try:
+            code, said = _trace(command, base / "strace.txt", filters)
+        except subprocess.TimeoutExpired:
+            row.fault(f"{what}: hangs")
+            continue
+        if "(INJECTED)" not in (base / "strace.txt").read_text():  # also where strace may not trace
+            continue
+        row.tried += 1
+        row.counted += "SummaryBridge: " in said or "monitor: " in said
+        if code or "Traceback" in said or "trained 24 steps" not in said:
+            row.fault(f"{what}: exit code {code}: {said[-600:]}")
+    shutil.rmtree(base, ignore_errors=True)
+    return row
+
+
 def _convert(source: Path, out: Path, log: Path, filters: list[str]) -> tuple[int, str]:
-    expressions = [word for text in filters for word in ("-e", text)]
     command = [sys.executable, "-B", "-m", "ms_summary_bridge", "convert", str(source), str(out), "--to", "tensorboard"]
+    return _trace(command, log, filters)
+
+
+def _trace(command: list[str], log: Path, filters: list[str]) -> tuple[int, str]:
+    expressions = [word for text in filters for word in ("-e", text)]
     done = subprocess.run(
         ["strace", "-f", "-o", str(log), *expressions, *command],
         cwd=_ROOT,
