@@ -183,7 +183,13 @@ class LiveFile:
         except LogdirError as error:
             if is_ours:
                 self.dropped += writer.waiting_records
-                self._warn("close", f"{error}; {counted(writer.waiting_records, 'record is', 'records are')} lost")
+                lost = writer.waiting_records
+                cost = (
+                    f"{counted(lost, 'record is', 'records are')} lost"
+                    if lost
+                    else "all is in the file, but maybe not on the disk"
+                )
+                self._warn("close", f"{error}; {cost}")
         if self._modes is not None and is_ours:
             with contextlib.suppress(OSError):
                 os.chmod(writer.path, self._modes[1])

@@ -16,6 +16,7 @@ from typing import Any
 
 from torturing.calls import Call, Interposed
 from torturing.crash_convert import CONVERSIONS
+from torturing.crash_mindinsight import try_mindinsight
 from torturing.crash_training import WRITERS
 from torturing.disk import Crash, Recorder, crashes
 from torturing.report import Row
@@ -38,6 +39,7 @@ def run(budget_seconds: float, out: Path) -> list[Row]:
         row = try_crashes(name, make, memory_directory(out) / f"{number}", seconds=share * 2)
         print(f"crash: {row.what}: {row.tried} tried, {row.faults} faults, {row.left} left", file=sys.stderr)
         rows.append(row)
+    rows.append(try_mindinsight(memory_directory(out) / "mindinsight"))
     return rows
 
 

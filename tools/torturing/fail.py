@@ -22,6 +22,7 @@ from typing import Any
 
 from torturing.calls import Call, Interposed
 from torturing.crash import memory_directory
+from torturing.fail_process import try_process, try_training
 from torturing.fail_targets import TARGETS, Target
 from torturing.report import Row
 from torturing.scenario import small_buffers
@@ -82,13 +83,15 @@ def run(budget_seconds: float, out: Path) -> list[Row]:
     deadline = time.monotonic() + budget_seconds
     rows = []
     for number, (name, make) in enumerate(TARGETS.items()):
-        share = (deadline - time.monotonic()) / (len(TARGETS) - number)
+        share = (deadline - time.monotonic()) / (len(TARGETS) - number + 2)
         row = try_failures(name, make, memory_directory(out) / f"{number}", seconds=share)
         print(
             f"fail: {row.what}: {row.tried} tried, {row.counted} told, {row.faults} faults, {row.left} left",
             file=sys.stderr,
         )
         rows.append(row)
+    rows.append(try_process(memory_directory(out) / "process", seconds=(deadline - time.monotonic()) / 2))
+    rows.append(try_training(memory_directory(out) / "training", seconds=deadline - time.monotonic()))
     return rows
 
 
@@ -154,7 +157,7 @@ def _try(make: Callable[[Path], Target], base: Path, failing: Failing, told: lis
     told.clear()
     problems: list[str] = []
     before = _descriptors()
-    target = make(base)
+    target = make(base)  # its source is there before anything fails
     signal.alarm(_LONGEST_SECS)
     try:
         with Interposed(str(base), failing):
@@ -168,7 +171,8 @@ def _try(make: Callable[[Path], Target], base: Path, failing: Failing, told: lis
     finally:
         signal.alarm(0)
     problems += [text for text in told if text.startswith("Traceback")]
-    gc.collect()
+    if _descriptors() - before:
+        gc.collect()
     waited_until = time.monotonic() + 2  # for threads that are not waited for
     while (left := _descriptors() - before) and not target.keeps_open and time.monotonic() < waited_until:
         time.sleep(0.02)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
+import sys
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -14,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import typer
 
 from ms_summary_bridge.cli import app
+from ms_summary_bridge.cli.ending import exit_code_of
 from ms_summary_bridge.convert.follow import follow_logdir
 from ms_summary_bridge.convert.verify import verify_logdirs
 from ms_summary_bridge.errors import BridgeError
@@ -31,6 +35,8 @@ from ms_summary_bridge.monitor.loop import Monitor
 from ms_summary_bridge.monitor.sinks.journal import read_journal
 from ms_summary_bridge.runs.archive import make_decoder
 from ms_summary_bridge.runs.report import Report
+from ms_summary_bridge.viewers import view
+from ms_summary_bridge.viewers.program import Program
 from tests.log_samples import MINDSPORE_LOGS, TENSORBOARD_LOGS
 from tests.mindspore_run import scalars, write_summary
 from torturing.reading import files_below, visible
@@ -60,6 +66,12 @@ class Target(ABC):
         yield from ()
 
 
+@functools.cache
+def _command_line() -> Any:
+    """Returns the command line, as `app.main` makes it for each call."""
+    return typer.main.get_command(app.app)
+
+
 class _Converted(Target):
     """`ms-summary-bridge convert` of a log with all kinds, twice: of a part of it, and when it has grown."""
 
@@ -75,7 +87,7 @@ class _Converted(Target):
         said = io.StringIO()
         words = ["convert", str(self.source), str(self.out), "--to", self.to, *more]
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            code = app.main(words)
+            code = exit_code_of(lambda: int(_command_line().main(words, "ms-summary-bridge", standalone_mode=False)))
         return code, said.getvalue()
 
     def run(self) -> Iterator[str]:
@@ -326,6 +338,43 @@ class _MirroredForMindInsight(_Mirrored):
     log = staticmethod(TENSORBOARD_LOGS["a tree with other files"])
 
 
+class _Viewed(Target):
+    """The command `view` with a stand-in for TensorBoard: it shows the address, or says why it cannot."""
+
+    _VIEWER = (
+        "import http.server as h, sys; "
+        "h.HTTPServer(('127.0.0.1', int(sys.argv[1])), h.SimpleHTTPRequestHandler).serve_forever()"
+    )
+
+    def __init__(self, base: Path) -> None:
+        super().__init__(base)
+        self.source = base / "source"
+        MINDSPORE_LOGS["repeats"](self.source)
+
+    def run(self) -> Iterator[str]:
+        shown: list[str] = []
+
+        def show(url: str) -> None:
+            shown.append(url)
+            raise KeyboardInterrupt  # the user has seen it
+
+        def start(stack: Any, source: str, host: str, port: int, say: Any) -> Program:
+            program = Program("TensorBoard", [sys.executable, "-c", self._VIEWER, str(port)])
+            stack.callback(program.stop)
+            return program
+
+        before = view._start_tensorboard
+        view._start_tensorboard = start
+        try:
+            view.view_logdir(self.source, viewer="tensorboard", port=0, say=lambda text: None, show=show)
+        except BridgeError as error:
+            self.told.append(str(error))
+        finally:
+            view._start_tensorboard = before
+        if not shown and not self.told:
+            yield "it ended without an address and without a word"
+
+
 TARGETS: dict[str, Callable[[Path], Target]] = {
     "convert to TensorBoard": _Converted,
     "convert to MindSpore, with an archive": _ConvertedToMindSpore,
@@ -336,6 +385,7 @@ TARGETS: dict[str, Callable[[Path], Target]] = {
     "callback: a writer process that is killed": _LinkOfTheKilled,
     "monitor: the files": _MonitoredFiles,
     "monitor with both viewers and the watchdog": _MonitoredWithViewers,
+    "view: the command": _Viewed,
     "view: the mirror for TensorBoard": _Mirrored,
     "view: the mirror for MindInsight": _MirroredForMindInsight,
 }
