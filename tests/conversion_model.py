@@ -280,7 +280,8 @@ class ConversionMachine(RuleBasedStateMachine):
 
         save_state = conversion.save_state
         with mock.patch.object(conversion, "save_state", save), contextlib.suppress(Killed):
-            self._convert(is_whole=False)
+            self._convert()  # which comes to its end where it had a plan from before, and nothing else to do
+            return
         for path, size in _sizes(self.output).items():
             if path.name.startswith("."):
                 continue
@@ -346,17 +347,16 @@ class ConversionMachine(RuleBasedStateMachine):
 
     # ------------------------------------------------------------ means
 
-    def _convert(self, *, is_whole: bool = True) -> None:
+    def _convert(self) -> None:
         try:
             report = convert_logdir(str(self.source), str(self.output), to=self.target)
         except NoEventsError:
             assert not any(model.files for model in self.runs.values())
             return
-        if is_whole:
-            self._check_report(report)
-            for model in self.runs.values():
-                model.take()
-            self.is_killed = False
+        self._check_report(report)
+        for model in self.runs.values():
+            model.take()
+        self.is_killed = False
 
     def _directory(self, model: RunModel) -> Path:
         return self.output / (model.name if self.target == "tensorboard" else model.name.replace("/", "+"))
