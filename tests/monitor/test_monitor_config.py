@@ -460,7 +460,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     assert "is a device or a pipe" in problem_of("/dev/zero")
     assert "cannot be the name of a file" in problem_of("a\0b")
     assert "cannot be the path of a file" in problem_of("monitor_config:\n  csv: true")
-    assert "larger than 1 MiB" in problem_of(write(tmp_path / "large.yaml", "#" * ((1 << 20) + 1)))
+    assert "larger than 256 KiB" in problem_of(write(tmp_path / "large.yaml", "#" * ((256 << 10) + 1)))
     for wrong in (None, 3, ["a"], b"a.yaml"):
         assert problem_of(wrong)
 

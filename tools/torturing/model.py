@@ -49,6 +49,7 @@ def _make_steps(machine: type[conversion_model.ConversionMachine], row: Row, out
                 phases=[Phase.generate, Phase.shrink],
                 suppress_health_check=list(HealthCheck),
                 print_blob=True,
+                report_multiple_bugs=False,
             ),
         )
     except Exception as error:

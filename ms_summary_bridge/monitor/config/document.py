@@ -20,8 +20,8 @@ from ms_summary_bridge.monitor.config.problems import Problems, join_path, show
 
 __all__ = ["Document", "read_file", "read_file_text", "read_text", "to_plain"]
 
-_MAX_BYTES: Final = 1 << 20
-"""A configuration is some kilobytes; what is larger is another kind of file."""
+_MAX_BYTES: Final = 256 << 10
+"""A configuration is some kilobytes; what is larger is another kind of file, and takes 150 times its size to read."""
 _MAX_NODES: Final = 100_000
 """Most values after all aliases are followed: nine lines of aliases can stand for a billion values."""
 _MAX_DEPTH: Final = 50
@@ -187,7 +187,7 @@ def read_file_text(path: str) -> str:
         kind = "a directory: give a file" if stat.S_ISDIR(mode) else "a device or a pipe: give a regular file"
         raise ConfigError([f"{path}: is {kind}"])
     if len(content) > _MAX_BYTES:
-        raise ConfigError([f"{path}: is larger than {_MAX_BYTES >> 20} MiB: this cannot be a configuration"])
+        raise ConfigError([f"{path}: is larger than {_MAX_BYTES >> 10} KiB: this cannot be a configuration"])
     encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     try:
         return content.decode(encoding)
