@@ -184,11 +184,9 @@ class LiveFile:
             if is_ours:
                 self.dropped += writer.waiting_records
                 lost = writer.waiting_records
-                cost = (
-                    f"{counted(lost, 'record is', 'records are')} lost"
-                    if lost
-                    else "all is in the file, but maybe not on the disk"
-                )
+                cost = "all is in the file, but maybe not on the disk"
+                if lost:
+                    cost = f"{counted(lost, 'record is', 'records are')} lost"
                 self._warn("close", f"{error}; {cost}")
         if self._modes is not None and is_ours:
             with contextlib.suppress(OSError):
