@@ -26,7 +26,6 @@ from ms_summary_bridge.formats.plugin_data import WRITER_CONVERT
 from ms_summary_bridge.runs.logdir import Run, discover
 from tests.scripted import FORMATS, START, build_file, build_record, mindspore_name, put, tensorboard_name
 
-pytestmark = pytest.mark.timeout(120)
 NAMES = [
     tensorboard_name(),
     mindspore_name(),

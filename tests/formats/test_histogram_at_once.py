@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from ms_summary_bridge.convert.series import SeriesTable
 from ms_summary_bridge.errors import EventDecodeError
 from ms_summary_bridge.events import Event, Summary, TaggedValue
-from ms_summary_bridge.formats import _bucket_table, _histogram
+from ms_summary_bridge.formats import _bucket_table, _histogram, wire
 from ms_summary_bridge.formats.protos import ms_pb
 from ms_summary_bridge.values import Histogram
 
@@ -121,3 +123,60 @@ def test_fingerprints_made_late_find_the_same_repeats(points: list[tuple[int, in
     assert observe_all(SeriesTable(), points, lambda table: table) == expected
     # `rows` makes up for all fingerprints, as at the end of a conversion that a later one goes on from.
     assert observe_all(SeriesTable(), points, lambda table: SeriesTable(table.rows)) == expected
+
+
+def parse(message: bytes) -> object:
+    parsed = ms_pb.Summary.Histogram()
+    parsed.MergeFromString(message)
+    return parsed
+
+
+PARTS = [  # of a message of MindSpore's, in the order in which it writes them
+    wire.length_delimited(b"\x0a", wire.fixed64(b"\x09", 0.5) + wire.fixed64(b"\x11", 0.25) + b"\x18\x03"),
+    b"\x10\x04",
+    b"\x18\x05",
+    b"\x20\x06",
+    wire.fixed64(b"\x29", 7.5),
+    wire.fixed64(b"\x31", -8.5),
+    wire.fixed64(b"\x39", 9.5),
+    b"\x40\x12",
+]
+ODD = [
+    wire.length_delimited(b"\x0a", wire.fixed64(b"\x09", 0.5) + b"\x18\x03"),
+    wire.length_delimited(b"\x0a", b"\x18\x03" + wire.fixed64(b"\x09", 1.5) + wire.fixed64(b"\x11", 0.25)),
+    b"\x10\x07",
+    b"\x48\x01",
+]
+
+
+@pytest.mark.parametrize("has_buckets", [True, False])
+def test_exact_is_what_is_encoded_to_an_equal_message(has_buckets: bool) -> None:
+    """Each message of some of the parts, with none, one or two of them changed in its place, doubled or added."""
+    plain = PARTS if has_buckets else PARTS[1:]
+    exact = 0
+    for kept in itertools.product((True, False), repeat=len(plain)):
+        chosen = [part for part, is_kept in zip(plain, kept, strict=True) if is_kept]
+        for extra in ([], *([part] for part in (*ODD, *chosen[:1], *chosen[-1:]))):
+            for parts in (chosen + extra, extra + chosen, chosen[::-1] + extra):
+                message = b"".join(parts)
+                histogram, is_exact = _histogram.decode_mindspore_histogram(message, 0, len(message))
+                encoded, loss = _histogram.encode_mindspore_histogram(histogram)
+                _, size = wire.read_varint(encoded, 1, len(encoded))
+                if is_exact:
+                    assert (parse(encoded[size:]), loss) == (parse(message), "")
+                    exact += 1
+                wanted: Any = parse(message)
+                numbers = histogram.nan_count, histogram.pos_inf_count, histogram.neg_inf_count
+                assert numbers == (wanted.nan_count, wanted.pos_inf_count, wanted.neg_inf_count)
+                given = [wanted.HasField(name) for name in ("max", "min", "sum", "count")]
+                found = [histogram.max, histogram.min, histogram.sum, histogram.total]
+                assert [value is not None for value in found] == given
+                assert [value or 0 for value in found] == [wanted.max, wanted.min, wanted.sum, wanted.count]
+                assert histogram.left.tolist() == [bucket.left for bucket in wanted.buckets]
+    for parts in (plain, [*plain[1:], plain[0]], plain[::-1]):  # a plain one is exact, in whatever order
+        assert _histogram.decode_mindspore_histogram(b"".join(parts), 0, sum(map(len, parts)))[1]
+    assert exact >= 6
+    without = [part for part in PARTS[1:] if part[:1] not in b"\x29\x31\x39"]
+    assert _histogram.decode_mindspore_histogram(b"".join(without), 0, sum(map(len, without)))[1]
+    odd = b"".join([PARTS[0], *without])
+    assert not _histogram.decode_mindspore_histogram(odd, 0, len(odd))[1]

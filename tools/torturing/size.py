@@ -220,13 +220,13 @@ def try_names(row: Row, out: Path, scale: float) -> None:
 
 
 CASES: dict[str, tuple[Callable[[Row, Path, float], None], int, float]] = {
-    "a record above 1 GiB": (try_record, 300, 60),
-    "files above 4 GiB": (try_file, 300, 180),
-    "100,000 runs": (try_runs, 1500, 240),
-    "100,000 tags": (try_tags, 1500, 180),
-    "10,000 files in a run": (try_files, 600, 180),
-    "10 million steps": (try_steps, 600, 400),
-    "names at every limit": (try_names, 600, 60),
+    "a record above 1 GiB": (try_record, 200, 30),
+    "files above 4 GiB": (try_file, 200, 120),
+    "100,000 runs": (try_runs, 600, 120),
+    "100,000 tags": (try_tags, 600, 60),
+    "10,000 files in a run": (try_files, 200, 120),
+    "10 million steps": (try_steps, 200, 150),
+    "names at every limit": (try_names, 400, 30),
 }
 """What is tried, the MiB that it may take, and the seconds of processor time at full size."""
 
