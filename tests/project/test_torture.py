@@ -20,6 +20,7 @@ sys.path.append(str(ROOT / "tools"))
 
 from torturing import crash, fail  # noqa: E402
 from torturing.disk import Image, Op, crashes  # noqa: E402
+from torturing.soak import Watched  # noqa: E402
 
 CRASHED = {  # of how many crash points one is tried
     "live files, as they are": 5,
@@ -206,3 +207,18 @@ def test_the_results_of_parts_are_kept_side_by_side_and_drawn(tmp_path: Path) ->
     assert done.stdout.splitlines()[2] == "| other | w | 1,200 | 0 | 7 | 0 | 0 |"
     kept.write_text(json.dumps({"parts": {"other": {"seconds": 1, "rows": [{**row, "faults": 1}]}}}))
     assert subprocess.run(words, capture_output=True, text=True, timeout=60).returncode == 1
+
+
+def test_what_grows_in_a_long_training_is_a_fault() -> None:
+    """The judgement of `soak`, whose trainings are too long for this suite."""
+
+    def count_faults(memory: list[float], descriptors: list[int]) -> int:
+        others = [2] * len(memory)
+        counts = {"descriptors": descriptors, "threads": others, "processes": others}
+        return Watched("training", 1, memory, counts).row().faults
+
+    flat = [500.0] * 9
+    assert count_faults([300.0] * 3 + [500.0] * 6, [40] * 9) == 0  # what comes at the start does not grow later
+    assert count_faults(flat[:6] + [560.0] * 3, [40] * 9) == 1
+    assert count_faults(flat, [40] * 6 + [44] * 3) == 1
+    assert count_faults(flat[:6], [40] * 6) == 1, "too short to say"
