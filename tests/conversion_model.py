@@ -332,7 +332,12 @@ class ConversionMachine(RuleBasedStateMachine):
         for model in self.runs.values():
             shown, served_slowly = _read_output(self._directory(model), self.target)
             expected = {tag: points for tag, points in model.points.items() if points}
-            assert shown == expected, f"{model.name}: {_difference(shown, expected)}"
+            if len(model.files) > 1:  # what a mark hides is written again behind it, be it the same
+                found = {tag: _without_repeats(points) for tag, points in shown.items()}
+                expected = {tag: _without_repeats(points) for tag, points in expected.items()}
+            else:
+                found = shown
+            assert found == expected, f"{model.name}: {_difference(found, expected)}"
             for tag, points in expected.items():
                 missing = set(newest(points)) - set(served_slowly.get(tag, []))
                 assert not missing, f"{model.name}: the slow loader does not show {sorted(missing)} of {tag}"
@@ -427,6 +432,10 @@ def _contents(directory: Path) -> dict[Path, bytes]:
 def _difference(shown: Series, expected: Series) -> str:
     tags = [tag for tag in {*shown, *expected} if shown.get(tag) != expected.get(tag)]
     return "; ".join(f"{tag}: shown {shown.get(tag)}, expected {expected.get(tag)}" for tag in sorted(tags))
+
+
+def _without_repeats(points: list[Point]) -> list[Point]:
+    return [point for number, point in enumerate(points) if not number or points[number - 1] != point]
 
 
 def _read_output(directory: Path, target: str) -> tuple[Series, Series]:
