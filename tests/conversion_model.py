@@ -332,7 +332,13 @@ class ConversionMachine(RuleBasedStateMachine):
         for model in self.runs.values():
             shown, served_slowly = _read_output(self._directory(model), self.target)
             expected = {tag: points for tag, points in model.points.items() if points}
-            if len(model.files) > 1:  # what a mark hides is written again behind it, be it the same
+            names = [file.name for file in model.files]
+            if names != sorted(names):  # the clock jumped back: viewers read files by name, not as points came
+                assert {tag: {*points} for tag, points in shown.items()} == {
+                    tag: {*points} for tag, points in expected.items()
+                }, f"{model.name}: {_difference(shown, expected)}"
+                continue
+            if len(names) > 1:  # what a mark hides is written again behind it, be it the same
                 found = {tag: _without_repeats(points) for tag, points in shown.items()}
                 expected = {tag: _without_repeats(points) for tag, points in expected.items()}
             else:

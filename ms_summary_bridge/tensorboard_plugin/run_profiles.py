@@ -19,8 +19,9 @@ from ms_summary_bridge.mirror.home import is_below
 __all__ = ["ProfileReader"]
 
 _MOST_KEPT: Final = 64
-_TRACE: Final = os.path.join("ASCEND_PROFILER_OUTPUT", "trace_view.json")
-_READ: Final = ("*.json", os.path.join("ASCEND_PROFILER_OUTPUT", "*.csv"), os.path.join("FRAMEWORK", "*.csv"))
+_OUTPUT: Final = "ASCEND_PROFILER_OUTPUT"
+_TRACE: Final = os.path.join(_OUTPUT, "trace_view.json")
+_READ: Final = ("*.json", os.path.join(_OUTPUT, "*.csv"), os.path.join("FRAMEWORK", "*.csv"))
 
 
 class ProfileReader:
@@ -37,7 +38,7 @@ class ProfileReader:
         tops = [directory, os.path.dirname(directory)][: 1 + is_parent_own]
         found: list[dict[str, Any]] = []
         for path in list_profiles(directory, is_parent_own=is_parent_own):
-            if not _is_in(path, tops):
+            if not _is_in(os.path.join(path, _OUTPUT), tops):
                 continue
             trace, size = os.path.join(path, _TRACE), 0
             try:

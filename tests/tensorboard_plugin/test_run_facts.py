@@ -266,7 +266,10 @@ def test_a_profile_that_lies_elsewhere_is_none(tmp_path: Path) -> None:
     outputs[3].parent.mkdir()
     outputs[3].symlink_to(tmp_path / "home" / "out")
     collected = Collected(tmp_path / "logs")
-    assert collected.one("job")["profiles"] == []
+    found = collected.one("job")["profiles"]
+    assert [(one["name"], one["path"], one["bytes"]) for one in found] == [
+        (f"n{number}_ascend_ms", "", 0) for number in range(3)
+    ]
     assert [one["bytes"] for one in collected.one("linked")["profiles"]] == [2], "a run that is a link itself"
     key = collected.one("job")["row"]["key"]
     assert [collected.collector.profile_path(key, number) for number in range(-2, 4)] == [None] * 6
