@@ -7,6 +7,7 @@ its own here, and downloads none.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import time
 from collections import Counter
@@ -53,7 +54,9 @@ def open_page(*, width: int = 1400, height: int = 1000) -> Iterator[Page]:
         pytest.skip("NO PAGE IS LOOKED AT: Chromium is not installed (apt-get install chromium, as root)")
     playwright = pytest.importorskip("playwright.sync_api", reason="NO PAGE IS LOOKED AT: pip install playwright")
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium, args=list(ARGUMENTS))
+        # Chromium puts a socket into the temporary directory, and a test's may be too long for its name.
+        environment = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
+        browser = driver.chromium.launch(executable_path=chromium, args=list(ARGUMENTS), env=environment)
         try:
             page = browser.new_page(viewport={"width": width, "height": height})
             page.set_default_timeout(WAIT_SECS * 1000)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ms_summary_bridge.cli.output import print_document, print_json, print_text
-from ms_summary_bridge.errors import ConfigError, LogdirError, UsageError
+from ms_summary_bridge.errors import ConfigError, LogdirError, UsageError, counted
 
 if TYPE_CHECKING:
     from ms_summary_bridge.monitor.model.alert_config import ActionConfig
@@ -224,10 +224,14 @@ def suggest(
     from ms_summary_bridge.monitor.sinks.journal import read_journal
     from ms_summary_bridge.monitor.suggest import suggest_limits, write_suggestion
 
+    torn: list[int] = []
     try:
-        text = write_suggestion(suggest_limits(read_journal(journal)))
+        text = write_suggestion(suggest_limits(read_journal(journal, torn.append)))
     except UsageError as error:
-        raise UsageError(f"{journal}: {error}") from error
+        left_out = (
+            f"; {counted(len(torn), 'line is', 'lines are')} damaged, the first is line {torn[0]}" if torn else ""
+        )
+        raise UsageError(f"{journal}: {error}{left_out}") from error
     except (ArithmeticError, RecursionError, TypeError, ValueError) as error:  # JSON that the monitor never writes
         raise UsageError(
             f"{journal}: holds a line that the monitor did not write ({error}); give the journal of a "

@@ -39,7 +39,7 @@ def test_lines_that_are_not_json(tmp_path: Path, odd: bytes) -> None:
     assert torn == [3]
     facts = read_rank(0, str(journal))
     assert len(facts.problems) == 1
-    assert "1 lines are damaged and left out, the first is line 3" in facts.problems[0]
+    assert "1 line is damaged and left out, the first is line 3" in facts.problems[0]
     read_level(str(journal), "loss")
     put(tmp_path / STATE_NAME, odd)
     with pytest.raises(LogdirError, match="cannot be read"):
@@ -72,4 +72,4 @@ def test_a_step_that_no_training_has_is_left_out_of_the_statistics(tmp_path: Pat
     for rank in range(2):
         put_journal(tmp_path / "source" / f"rank_{rank}", odd, rank=rank)
     report = aggregate_ranks(tmp_path / "source", tmp_path / "output")
-    assert sum("1 lines are torn, or not samples" in problem for problem in report.problems) == 2
+    assert sum("1 line is torn, or no sample" in problem for problem in report.problems) == 2

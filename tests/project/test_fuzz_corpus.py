@@ -61,7 +61,7 @@ def test_what_costs_too_much_is_a_fault_and_what_is_refused_is_none() -> None:
     hoard: list[bytes] = []
     hungry = Target("hungry", "", lambda data: hoard.append(b"x" * (192 << 20)), list)
     with pytest.raises(CostError, match="more memory"):
-        try_input(hungry, b"x", Counts())
+        try_input(hungry, bytes(64 << 10), Counts())  # large enough for a peak of its own
     hoard.clear()
     with pytest.raises(CostError, match="of processor time"):
         try_input(Target("slow", "", slow, list), b"x", Counts())

@@ -67,6 +67,7 @@ BridgeArgument = Literal[
     "collect_lr",
     "collect_landmark",
     "flush_secs",
+    "fsync",
     "queue_bytes",
 ]
 """The arguments of SummaryBridge, written out because importing it takes MindSpore; a test compares them."""
