@@ -365,7 +365,7 @@ def test_suggest_needs_a_journal_with_samples(tmp_path: Path, here: Here) -> Non
     assert here("suggest", journal).returncode == 2
     deep = "[" * 100_000 + "]" * 100_000
     lines = [json.dumps({**line, "values": "VALUE"}).replace('"VALUE"', deep) for line in healthy(30)[2:]]
-    journal.write_text("\n".join(lines), encoding="utf-8")
+    journal.write_text("\n".join([*lines, ""]), encoding="utf-8")
     done = here("suggest", journal)
     assert done.returncode == 2
     assert f"too few to learn from: 10 are needed; {len(lines)} lines are damaged, the first is line 1" in done.stderr
