@@ -12,7 +12,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -148,19 +148,32 @@ def current_steps(files: Sequence[SourceFile]) -> dict[Key, list[int]]:
     return written
 
 
-def restarts_of(files: Sequence[SourceFile]) -> list[tuple[int, int]]:
-    """Returns numbers and steps of the files that are restarts by the letter of the rule."""
-    found: list[tuple[int, int]] = []
+class Begun(NamedTuple):
+    """A file that is a restart by the letter of the rule."""
+
+    number: int
+    step: int
+    is_head: bool
+    """What stands before it goes back are tags without a past, at the same step."""
+
+
+def restarts_of(files: Sequence[SourceFile]) -> list[Begun]:
+    """Returns the files that are restarts by the letter of the rule."""
+    found: list[Begun] = []
     past: dict[Key, list[int]] = {}
     latest = -math.inf
     for number, file in enumerate(files):
         own = [(key, item.step) for item in file.events for key in points_of(item)]
         tops = {key: max(steps) for key, steps in past.items() if key[0] != "graphs"}
-        step = next((at for key, at in own if key in tops and at <= tops[key]), None)
-        if step is not None and file.begun > latest:
+        goes_back = [any(item.step <= tops.get(key, -math.inf) for key in points_of(item)) for item in file.events]
+        if any(goes_back) and file.begun > latest:
+            first = goes_back.index(True)
+            step = file.events[first].step
             lows = {key: min(s for s in steps if s >= step) for key, steps in past.items() if max(steps) >= step}
             if all(any(one == key and at <= low for one, at in own) for key, low in lows.items()):
-                found.append((number, step))
+                before = [item for item in file.events[:first] if isinstance(item.content, Summary)]
+                is_head = all(item.step == step and not {*points_of(item)} & tops.keys() for item in before)
+                found.append(Begun(number, step, is_head))
                 past = {key: left for key, steps in past.items() if (left := [s for s in steps if s < step])}
         for key, at in own:
             past.setdefault(key, []).append(at)
@@ -185,7 +198,7 @@ def test_no_mark_hides_what_nothing_newer_replaces(tmp_path: Path, tensorboard_s
         assert all(shown.values()), f"a tag without a point breaks the page of every run: {shown}"
         for (_, tag), steps in current.items():
             assert set(steps) <= {*shown[tag]}, tag
-        by_rule = dict(restarts_of(files))
+        by_rule = {begun.number for begun in restarts_of(files)}
         for mark in report.restarts:
             assert int(mark.file.split(".")[0]) in by_rule, "marked, and no restart"
         note(f"{len(report.restarts)} of {len(by_rule)} restarts")
@@ -206,14 +219,14 @@ def test_no_mark_hides_what_nothing_newer_replaces(tmp_path: Path, tensorboard_s
 
 @given(source_files())
 def test_a_restart_is_marked_where_the_first_event_goes_back(files: list[SourceFile]) -> None:
-    """Where new tags come first, what they have shown is written before, and may keep a mark from being right."""
+    """Where a tag goes on first, what it has shown is written before, and may keep a mark from being right."""
     with tempfile.TemporaryDirectory() as scratch:
         write_files(Path(scratch) / "ms", files)
         report = convert(Path(scratch) / "ms", Path(scratch) / "tb")
         marked = {int(mark.file.split(".")[0]): mark.step for mark in report.restarts}
-        for number, step in restarts_of(files):
-            first = next(item for item in files[number].events if isinstance(item.content, Summary))
-            if first.step == step and {*marked} >= {n for n, _ in restarts_of(files) if n < number}:
+        begun = restarts_of(files)
+        for place, (number, step, is_head) in enumerate(begun):
+            if is_head and {*marked} >= {one.number for one in begun[:place]}:
                 assert marked.get(number) == step
         steps = [step for _, step in sorted(marked.items())]
         assert [step for _, step in marks(Path(scratch) / "tb")] == steps[:1] + steps
