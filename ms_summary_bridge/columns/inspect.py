@@ -9,6 +9,7 @@ import msgspec
 from ms_summary_bridge.batches.reader import Batch
 from ms_summary_bridge.columns.profile import Profile, find_profiles
 from ms_summary_bridge.columns.read import iter_items
+from ms_summary_bridge.errors import counted
 from ms_summary_bridge.files.arguments import check_path
 from ms_summary_bridge.files.event_file import Path, is_url
 from ms_summary_bridge.runs.logdir import Run, discover
@@ -126,7 +127,7 @@ def _inspect_run(run: Run, twins: list[Run]) -> RunInspection:
         damaged=reading.damaged,
         incomplete=reading.incomplete,
         padding_bytes=reading.padding_bytes,
-        twins=[f"{twin.role}: {len(twin.files)} file(s)" for twin in twins],
+        twins=[f"{twin.role}: {counted(len(twin.files), 'file')}" for twin in twins],
         problems=reading.problems + reading.notes,
     )
 

@@ -857,7 +857,7 @@ def test_in_place_is_one_run(tmp_path: Path) -> None:
     path.write_bytes(summary_bytes([graph_event(), *scalars("loss", range(5))]))
     assert convert_run(directory, directory).values == {"scalar": 2}
     (run,) = inspect_logdir(str(directory)).runs
-    assert (run.format, run.twins) == ("mindspore", ["convert: 1 file(s)"])
+    assert (run.format, run.twins) == ("mindspore", ["convert: 1 file"])
     assert verify_logdirs(str(directory), str(directory)).is_equal
 
 
