@@ -10,7 +10,7 @@ import math
 import os
 import tempfile
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -157,8 +157,11 @@ class Begun(NamedTuple):
     """What stands before it goes back are tags without a past, at the same step."""
 
 
-def restarts_of(files: Sequence[SourceFile]) -> list[Begun]:
-    """Returns the files that are restarts by the letter of the rule."""
+def restarts_of(files: Sequence[SourceFile], marked: Collection[int]) -> list[Begun]:
+    """Returns the files that are restarts by the letter of the rule, where files with these numbers are marked.
+
+    One that is not marked, because something is written before it goes back, replaces nothing for those behind it.
+    """
     found: list[Begun] = []
     past: dict[Key, list[int]] = {}
     latest = -math.inf
@@ -174,7 +177,8 @@ def restarts_of(files: Sequence[SourceFile]) -> list[Begun]:
                 before = [item for item in file.events[:first] if isinstance(item.content, Summary)]
                 is_head = all(item.step == step and not {*points_of(item)} & tops.keys() for item in before)
                 found.append(Begun(number, step, is_head))
-                past = {key: left for key, steps in past.items() if (left := [s for s in steps if s < step])}
+                if number in marked:
+                    past = {key: left for key, steps in past.items() if (left := [s for s in steps if s < step])}
         for key, at in own:
             past.setdefault(key, []).append(at)
         latest = max([latest, file.begun, *(item.wall_time for item in file.events)])
@@ -198,9 +202,9 @@ def test_no_mark_hides_what_nothing_newer_replaces(tmp_path: Path, tensorboard_s
         assert all(shown.values()), f"a tag without a point breaks the page of every run: {shown}"
         for (_, tag), steps in current.items():
             assert set(steps) <= {*shown[tag]}, tag
-        by_rule = {begun.number for begun in restarts_of(files)}
-        for mark in report.restarts:
-            assert int(mark.file.split(".")[0]) in by_rule, "marked, and no restart"
+        marked = {int(mark.file.split(".")[0]) for mark in report.restarts}
+        by_rule = {begun.number for begun in restarts_of(files, marked)}
+        assert marked <= by_rule, "marked, and no restart"
         note(f"{len(report.restarts)} of {len(by_rule)} restarts")
 
     in_the_slow_loader()
@@ -224,10 +228,8 @@ def test_a_restart_is_marked_where_the_first_event_goes_back(files: list[SourceF
         write_files(Path(scratch) / "ms", files)
         report = convert(Path(scratch) / "ms", Path(scratch) / "tb")
         marked = {int(mark.file.split(".")[0]): mark.step for mark in report.restarts}
-        begun = restarts_of(files)
-        for place, (number, step, is_head) in enumerate(begun):
-            if is_head and {*marked} >= {one.number for one in begun[:place]}:
-                assert marked.get(number) == step
+        for number, step, is_head in restarts_of(files, marked):
+            assert not is_head or marked.get(number) == step
         steps = [step for _, step in sorted(marked.items())]
         assert [step for _, step in marks(Path(scratch) / "tb")] == steps[:1] + steps
 
