@@ -22,7 +22,7 @@ from tests.formats.test_graph_placement import count_boxes
 from tests.formats.test_graph_restoration import write_log
 from tests.graph_samples import constant, tensorflow_graph, tf_node, torch_graph
 from tests.mindspore_run import scalars, write_summary
-from tests.pages import count_colours, photograph
+from tests.pages import WAIT_SECS, count_colours, photograph
 from tools.mindinsight_api import MindInsightClient
 
 if TYPE_CHECKING:
@@ -167,9 +167,17 @@ def test_graph_page_of_mindinsight(client: MindInsightClient, page: Page) -> Non
         "odd": ({"Identity[12]_0": "a:b"}, ["a:b", "it's", "{x|y}", "100%", "a;b", "-", "(7)"]),
     }
     for name, (scopes, shown) in expected.items():
-        page.goto("about:blank")
         query = urllib.parse.urlencode({"train_id": f"./{name}", "id": f"./{name}"})
-        page.goto(f"{client.url}/#/train-manage/graph?{query}")
+        for attempt in range(3):  # the page does not ask again where its server was too busy once
+            page.goto("about:blank")
+            page.goto(f"{client.url}/#/train-manage/graph?{query}")
+            try:
+                page.locator("svg g.node", has=page.get_by_text(next(iter(scopes)), exact=True)).first.wait_for(
+                    timeout=WAIT_SECS * 500
+                )
+                break
+            except PageTimeoutError:
+                assert attempt < 2, f"{name}: no graph is drawn"
         for scope, inner in scopes.items():
             node = page.locator("svg g.node", has=page.get_by_text(scope, exact=True)).first
             for attempt in range(6):  # while it lays out a graph, the page takes no click
