@@ -10,7 +10,8 @@ import numpy as np
 
 from ms_summary_bridge.aggregate.aggregate import AGGREGATE_FILE, NonFinite, RankReport
 from ms_summary_bridge.aggregate.statistics import STATISTICS
-from ms_summary_bridge.errors import ReadError
+from ms_summary_bridge.errors import NOT_JSON, ReadError
+from ms_summary_bridge.files.system import open_regular
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -62,7 +63,7 @@ def read_aggregate(path: str) -> Aggregate:
         ReadError: It cannot be read, or is none of `aggregate`'s.
     """
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=open_regular) as file:
             if os.fstat(file.fileno()).st_size > _MOST_BYTES:
                 raise ReadError(f"{path}: is larger than {_MOST_BYTES >> 20} MiB and not read")
             found = msgspec.json.decode(file.read(), type=_File)
@@ -75,7 +76,7 @@ def read_aggregate(path: str) -> Aggregate:
             values.append([float(number) for number in numbers])  # `NaN` and the infinities are texts there
     except OSError as error:
         raise ReadError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, ValueError, TypeError, IndexError, OverflowError) as error:
+    except (*NOT_JSON, TypeError, IndexError, OverflowError) as error:
         raise ReadError(f"{path}: is not as `aggregate` writes it: {error}") from error
     statistics = {
         tag: (np.array(steps, np.int64), np.array(values, np.float64)) for tag, (steps, values) in points.items()

@@ -107,12 +107,8 @@ def read_at(descriptor: int, size: int, offset: int) -> bytes:
     if sys.platform != "win32":
         return os.pread(descriptor, size, offset)
     else:
-        before = os.lseek(descriptor, 0, os.SEEK_CUR)
-        try:
-            os.lseek(descriptor, offset, os.SEEK_SET)
+        with _moved(descriptor, offset):
             return os.read(descriptor, size)
-        finally:
-            os.lseek(descriptor, before, os.SEEK_SET)
 
 
 def write_at(descriptor: int, data: bytes, offset: int) -> int:
@@ -124,12 +120,19 @@ def write_at(descriptor: int, data: bytes, offset: int) -> int:
     if sys.platform != "win32":
         return os.pwrite(descriptor, data, offset)
     else:
-        before = os.lseek(descriptor, 0, os.SEEK_CUR)
-        try:
-            os.lseek(descriptor, offset, os.SEEK_SET)
+        with _moved(descriptor, offset):
             return os.write(descriptor, data)
-        finally:
-            os.lseek(descriptor, before, os.SEEK_SET)
+
+
+@contextlib.contextmanager
+def _moved(descriptor: int, offset: int) -> Iterator[None]:
+    """The place at which a file is read and written is another one meanwhile, where the system has no `pread`."""
+    before = os.lseek(descriptor, 0, os.SEEK_CUR)
+    try:
+        os.lseek(descriptor, offset, os.SEEK_SET)
+        yield
+    finally:
+        os.lseek(descriptor, before, os.SEEK_SET)
 
 
 def replace(source: str, path: str) -> None:

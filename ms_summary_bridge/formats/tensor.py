@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 import math
-from array import array as _Numbers
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from ms_summary_bridge.errors import InvalidValueError, counted
 from ms_summary_bridge.formats import wire
+from ms_summary_bridge.formats._elements import Elements
 from ms_summary_bridge.values import Tensor
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def decode_mindspore_tensor(data: bytes, start: int, end: int) -> tuple[Tensor, 
     """
     dims: list[int] = []
     data_type: int | None = None
-    parts = _Elements()
+    parts = Elements()
     stored: set[int] = set()
     is_exact = True
     for key, a, b in wire.fields(data, start, end):
@@ -98,7 +98,7 @@ def decode_mindspore_tensor(data: bytes, start: int, end: int) -> tuple[Tensor, 
             if key & 7 == wire.VARINT:
                 parts.add_number(a)
             elif unpacked == wire.VARINT:
-                parts.add(_packed_varints(data, a, b))
+                parts.add_packed(data, a, b)
             elif (b - a) % np.dtype(dtype).itemsize:
                 raise InvalidValueError(
                     f"{counted(b - a, 'byte does', 'bytes do')} not hold a whole number of {dtype} elements"
@@ -144,42 +144,6 @@ def encode_mindspore_tensor(tensor: Tensor) -> tuple[bytes, str]:
     how = "written as the float32 of their real parts" if array.dtype.kind == "c" else "rounded to float32"
     loss = "" if is_exact else f"{array.dtype} elements {how}"
     return wire.length_delimited(b"\x42", out), loss
-
-
-class _Elements:
-    """Elements of one field as they come: many packed together, or each by itself, of which there may be millions."""
-
-    def __init__(self) -> None:
-        self._arrays: list[npt.NDArray[Any]] = []
-        self._numbers = _Numbers("Q")  # those that came last
-
-    def add_number(self, number: int) -> None:
-        self._numbers.append(number)
-
-    def add(self, elements: npt.NDArray[Any]) -> None:
-        self._end_numbers()
-        self._arrays.append(elements)
-
-    def join(self) -> npt.NDArray[Any] | None:
-        """Returns all of them; None where there was no field."""
-        self._end_numbers()
-        if len(self._arrays) > 1:
-            joined: npt.NDArray[Any] = np.concatenate(self._arrays)
-            return joined
-        return self._arrays[0] if self._arrays else None
-
-    def _end_numbers(self) -> None:
-        if self._numbers:
-            self._arrays.append(np.array(self._numbers, np.uint64))
-            self._numbers = _Numbers("Q")
-
-
-def _packed_varints(data: bytes, start: int, end: int) -> npt.NDArray[np.uint64]:
-    numbers = _Numbers("Q")
-    while start < end:
-        number, start = wire.read_varint(data, start, end)
-        numbers.append(number)
-    return np.array(numbers, np.uint64)
 
 
 # ---------------------------------------------------------------- TensorBoard: TensorProto
@@ -254,7 +218,7 @@ def _typed_list(data: bytes, start: int, end: int, field: int, dtype: str) -> np
     """Reads the elements in one field, each by itself or many packed together."""
     kind = np.dtype(dtype)
     element = np.dtype(f"<f{kind.itemsize // 2}") if kind.kind == "c" else kind if kind.kind == "f" else None
-    parts = _Elements()
+    parts = Elements()
     unpacked = wire.VARINT
     if element is not None and kind != np.dtype("<f2"):
         unpacked = wire.FIXED32 if element.itemsize == 4 else wire.FIXED64
@@ -264,7 +228,7 @@ def _typed_list(data: bytes, start: int, end: int, field: int, dtype: str) -> np
         if key & 7 == wire.VARINT:
             parts.add_number(a)
         elif element is None or kind == np.dtype("<f2"):  # half_val holds the bits of each half as an integer
-            parts.add(_packed_varints(data, a, b))
+            parts.add_packed(data, a, b)
         elif (b - a) % element.itemsize:
             raise InvalidValueError(
                 f"{counted(b - a, 'byte does', 'bytes do')} not hold a whole number of {element} elements"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from ms_summary_bridge.aggregate.aggregate import aggregate_ranks
+from ms_summary_bridge.aggregate.aggregate import AGGREGATE_FILE, aggregate_ranks
+from ms_summary_bridge.aggregate.reading import read_aggregate
 from ms_summary_bridge.diagnose.facts import read_rank
-from ms_summary_bridge.errors import LogdirError
+from ms_summary_bridge.errors import LogdirError, ReadError
 from ms_summary_bridge.monitor.alarms.earlier import read_level
 from ms_summary_bridge.monitor.checkpoints.checkpoint_state import STATE_NAME, read_state
 from ms_summary_bridge.monitor.model.sample import Sample
@@ -44,6 +46,22 @@ def test_lines_that_are_not_json(tmp_path: Path, odd: bytes) -> None:
     put(tmp_path / STATE_NAME, odd)
     with pytest.raises(LogdirError, match="cannot be read"):
         read_state(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "odd", [DEEP, b'{"columns":' + DEEP, b"{}", b'"\xff"'], ids=["deep", "object", "empty", "text"]
+)
+def test_what_aggregate_did_not_write_is_an_error(tmp_path: Path, odd: bytes) -> None:
+    with pytest.raises(ReadError, match="is not as `aggregate` writes it"):
+        read_aggregate(str(put(tmp_path / AGGREGATE_FILE, odd)))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_in_the_place_of_what_aggregate_wrote_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / AGGREGATE_FILE
+    os.mkfifo(path)
+    with pytest.raises(ReadError, match="cannot be read"):
+        read_aggregate(str(path))
 
 
 def test_a_torn_line_that_is_nested_too_deep_is_cut_off(tmp_path: Path) -> None:
