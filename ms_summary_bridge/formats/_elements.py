@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from array import array as _Numbers
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ms_summary_bridge.formats import wire
+
+if TYPE_CHECKING:
+    import numpy.typing as npt  # the writer process loads numpy only for what needs it
 
 __all__ = ["Elements"]
 
