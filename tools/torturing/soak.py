@@ -1,6 +1,6 @@
 """A long training, recorded, followed and shown: does anything grow, and is every value there at the end.
 
-MindSpore trains at 100 steps a second, as a step of half a second would at 50 times its speed, with the callback and
+MindSpore trains at 50 steps a second, as a step of a second would at 50 times its speed, with the callback and
 the monitor; `convert --follow` follows its files, and a TensorBoard with the plugin shows all and is asked every few
 seconds. Memory, descriptors, threads and processes of each are measured all the while.
 """
@@ -29,7 +29,7 @@ from torturing.report import Row
 
 NAME = "soak"
 
-PACE = 100.0
+PACE = 50.0
 _LOOK_SECS = 5.0
 _START_SECS = 90.0
 """Of the budget, for the start and the accounts."""
