@@ -46,6 +46,8 @@ class CpuTrainOneStepCell(MFTrainOneStepCell):  # type: ignore[misc]
 
 def main(path: str = str(CONFIG)) -> None:
     """Trains."""
+    if not Path(path).is_file():
+        sys.exit(f"{path}: there is no such file; name a configuration of MindFormers")
     config = MindFormerConfig(path)
     build_context(config)
     length, words = config.model.model_config.seq_length, config.model.model_config.vocab_size

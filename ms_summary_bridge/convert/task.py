@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 from typing import Literal
 
@@ -109,11 +110,14 @@ def make_tasks(
     owners = {file: name for name, known in state.runs.items() for file in _paths_of(known)}
     taken = {fold_name(name) for name, known in state.runs.items() if _paths_of(known)}
     live = {twin.directory: twin.files for twin in found.twins if twin.role == LIVE}
+    emptied = {relative_path(problem.path, source) for problem in found.empty} & owners.keys()
     for run in runs:
         # A run keeps the name it was given first, also when a second rank in its directory would now split it.
         paths = [relative_path(file.path, source) for file in run.sources]
         mine = [owners[path] for path in paths if path in owners]
         full = target_name(run)
+        # A file that was cut until it has no event says still whose directory it lies in.
+        mine = mine or [owners[path] for path in emptied if _lies_beside(path, paths) and owners[path] == shorten(full)]
         name = mine[0] if mine else shorten(full)
         if name in tasks and mine:  # what was one run looks like two now; its output cannot be divided any more
             tasks[name].run = _joined(tasks[name].run, run)
@@ -128,6 +132,10 @@ def make_tasks(
         tasks[name] = RunTask(run, source, directory, options, known, live.pop(run.directory, ()))
         tasks[name].full_name = full if name not in (full, ".") and name == shorten(full) else ""
     return list(tasks.items())
+
+
+def _lies_beside(path: str, paths: list[str]) -> bool:
+    return posixpath.dirname(path) in map(posixpath.dirname, paths)
 
 
 def _paths_of(state: RunState) -> list[str]:

@@ -583,6 +583,22 @@ def test_replaced_source_starts_a_new_output(tmp_path: Path, replacement: list[E
     assert rows(read(second)) == rows(replacement)
 
 
+@pytest.mark.parametrize("events", [None, []], ids=["no byte left", "no event left"])
+def test_a_file_cut_until_it_has_no_event_leaves_its_run_the_name(tmp_path: Path, events: list[Event] | None) -> None:
+    path = write_summary(tmp_path / "ms" / "one", scalars("loss", range(5)))
+    write_summary(tmp_path / "ms" / "two", scalars("loss", range(5)))
+    convert(tmp_path / "ms", tmp_path / "tb")
+    path.write_bytes(b"" if events is None else summary_bytes(events))
+    write_summary(tmp_path / "ms" / "one", scalars("loss", range(5, 8)), seconds=START + 5)
+    assert {run.run for run in convert(tmp_path / "ms", tmp_path / "tb").runs} == {"one", "two"}
+    path.write_bytes(summary_bytes(scalars("loss", range(5))))  # a copy of it that had not come to its end
+    report = convert(tmp_path / "ms", tmp_path / "tb")
+    assert {run.run for run in report.runs} == {"one", "two"}
+    assert sorted(name.name for name in (tmp_path / "tb").iterdir() if name.is_dir()) == ["one", "two"]
+    steps = {row[2] for file in outputs(tmp_path / "tb" / "one") for row in rows(read(file))}
+    assert steps == {*range(8)}
+
+
 # --- crashes
 
 
