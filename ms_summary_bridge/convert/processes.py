@@ -51,7 +51,12 @@ def _pool_results(
 ) -> Iterator[NamedResult]:
     """Yields the results of a pool of processes; the tasks whose process was killed go to `abandoned`."""
     processes = min(workers, len(tasks), _MOST_PROCESSES)
-    with ProcessPoolExecutor(processes, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
+    try:
+        pool = ProcessPoolExecutor(processes, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN))
+    except OSError:  # not even the pipes to them can be had
+        yield from _results_here(tasks, is_stopped)
+        return
+    with pool:
         futures: dict[Future[tuple[RunReport, RunState]], NamedTask] = {}
         here: list[NamedTask] = []
         try:
@@ -75,9 +80,14 @@ def _pool_results(
                 abandoned.append((name, task))
             except Exception as error:  # it cannot be handed over, say
                 yield name, task, *_failed(task, error)
-        for name, task in here:
-            if not is_stopped():
-                yield name, task, *convert_run(task)
+        yield from _results_here(here, is_stopped)
+
+
+def _results_here(tasks: list[NamedTask], is_stopped: Callable[[], bool]) -> Iterator[NamedResult]:
+    """Yields the results of this process, for which the system has no other one."""
+    for name, task in tasks:
+        if not is_stopped():
+            yield name, task, *convert_run(task)
 
 
 @contextlib.contextmanager

@@ -219,13 +219,14 @@ def test_a_worker_that_is_killed_costs_its_run_alone(
     assert verify_logdirs(source, tmp_path / "tb").is_equal
 
 
+@pytest.mark.parametrize("name", ["__init__", "submit"])
 def test_where_no_worker_can_be_started_this_process_converts(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    def refuse(*arguments: Any) -> None:
+    def refuse(*arguments: Any, **options: Any) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    monkeypatch.setattr(processes.ProcessPoolExecutor, "submit", refuse)
+    monkeypatch.setattr(processes.ProcessPoolExecutor, name, refuse)
     assert not convert_logdir(source, tmp_path / "tb", workers=2).failures
     assert verify_logdirs(source, tmp_path / "tb").is_equal
 
