@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, as_completed
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
 from typing import Final
 
 from ms_summary_bridge.convert.run import NamedResult, Progress, convert_run
@@ -52,7 +53,7 @@ def _pool_results(
     """Yields the results of a pool of processes; the tasks whose process was killed go to `abandoned`."""
     processes = min(workers, len(tasks), _MOST_PROCESSES)
     try:
-        pool = ProcessPoolExecutor(processes, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN))
+        pool = ProcessPoolExecutor(processes, get_context("spawn"), _begin_worker)
     except OSError:  # not even the pipes to them can be had
         yield from _results_here(tasks, is_stopped)
         return
@@ -88,6 +89,19 @@ def _results_here(tasks: list[NamedTask], is_stopped: Callable[[], bool]) -> Ite
     for name, task in tasks:
         if not is_stopped():
             yield name, task, *convert_run(task)
+
+
+def _begin_worker() -> None:
+    """Leaves Ctrl-C to the parent, and ends with it: its lock goes when it is killed, and another one may begin."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 @contextlib.contextmanager

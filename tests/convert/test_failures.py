@@ -8,12 +8,16 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 import pytest
 
 from ms_summary_bridge.cli.app import main
@@ -39,7 +43,9 @@ from ms_summary_bridge.errors import (
 )
 from ms_summary_bridge.files.record_writer import RecordWriter
 from ms_summary_bridge.runs.report import Report, RunReport
+from tests.conftest import ROOT
 from tests.convert.test_convert import contents, outputs, scalar_rows
+from tests.eventually import wait_for
 from tests.follow_script import FollowScript
 from tests.mindspore_run import scalars, write_summary
 from tests.runs.test_logdir import in_unprivileged_child
@@ -228,6 +234,34 @@ def test_where_no_worker_can_be_started_this_process_converts(
 
     monkeypatch.setattr(processes.ProcessPoolExecutor, name, refuse)
     assert not convert_logdir(source, tmp_path / "tb", workers=2).failures
+    assert verify_logdirs(source, tmp_path / "tb").is_equal
+
+
+def stay_at_work(task: RunTask, advance: Any = None) -> tuple[RunReport, RunState]:
+    (Path(task.source) / "pids" / str(os.getpid())).touch()
+    threading.Event().wait(600)
+    return convert_run(task, advance)
+
+
+def test_workers_end_with_the_process_that_started_them(source: Path, tmp_path: Path) -> None:
+    """Its lock goes with it, and the next conversion may write where they would write still."""
+    pids = source / "pids"
+    pids.mkdir()
+    code = (
+        "import sys; from ms_summary_bridge.convert import logdir, processes; from tests.convert import test_failures;"
+        "processes.convert_run = test_failures.stay_at_work; logdir.convert_logdir(*sys.argv[1:], workers=2)"
+    )
+    words = [sys.executable, "-c", code, source, tmp_path / "tb"]
+    program = subprocess.Popen(words, cwd=ROOT, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    try:
+        wait_for(lambda: program.poll() is not None or len(list(pids.iterdir())) == 2)
+        first, second = (psutil.Process(int(path.name)) for path in pids.iterdir())
+    finally:
+        program.kill()
+        program.wait()
+    assert psutil.wait_procs([first, second], timeout=60)[1] == []
+    shutil.rmtree(pids)
+    assert not convert_logdir(source, tmp_path / "tb").failures
     assert verify_logdirs(source, tmp_path / "tb").is_equal
 
 
