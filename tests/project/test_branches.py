@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -207,3 +209,60 @@ def test_a_room_with_too_few_is_a_failure(
     assert f"room                  {branches.percent(kept['room'])}  at least 99: TOO FEW\n" in capfd.readouterr().out
     assert branches.main(["--", sys.executable, "-c", "raise SystemExit(7)"]) == 7
     assert branches.percent([9495, 10000, 0, 0]) == 94.9
+
+
+ORDERED = """
+import pytest
+
+class TestOne:
+    @pytest.mark.parametrize("number", range(4))
+    def test_a(self, number): pass
+    def test_b(self): pass
+
+class TestTwo:
+    def test_c(self): pass
+    def test_d(self): pass
+
+@pytest.mark.parametrize("number", range(9))
+def test_e(number): pass
+"""
+
+
+def test_the_tests_have_an_order_of_their_own_for_each_seed(tmp_path: Path) -> None:
+    for number in range(5):
+        (tmp_path / f"test_{number}.py").write_text(ORDERED)
+
+    def collect(seed: str, *selected: str) -> list[str]:
+        words = [
+            "-m",
+            "pytest",
+            "-q",
+            "--collect-only",
+            "-p",
+            "tests.conftest",
+            "-c",
+            "/dev/null",
+            f"--rootdir={tmp_path}",
+        ]
+        done = subprocess.run(
+            [sys.executable, *words, str(tmp_path), *selected],
+            cwd=ROOT,
+            env={**os.environ, "MSB_TEST_ORDER": seed},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return [line for line in done.stdout.splitlines() if "::" in line]
+
+    plain, one, other = collect(""), collect("one"), collect("other")
+    assert len(plain) == 5 * 16
+    assert plain[0].endswith("test_0.py::TestOne::test_a[0]")
+    assert sorted(plain) == sorted(one) == sorted(other)
+    assert len({tuple(order) for order in (plain, one, other)}) == 3
+    for of_name in (lambda name: name.split("::")[0], lambda name: name.rpartition("::")[0] if "Test" in name else ""):
+        groups = [key for key, _ in itertools.groupby(map(of_name, one)) if key]
+        assert len(groups) == len({*groups}), "a file's tests, and those of a class, stay together"
+    part = collect("one", "-k", "test_e")
+    assert part == [name for name in one if "test_e" in name], "whatever else is selected"
+    assert part != sorted(part)
