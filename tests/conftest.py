@@ -8,6 +8,7 @@ MindSpore runs in a process of its own.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.util
 import os
 import signal
@@ -27,8 +28,9 @@ from tools.tensorboard_api import TensorBoardClient, running_tensorboard, stop_p
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-# `nohup ./tools/test &` and some runners start this with SIGINT ignored, which every process of a test would inherit.
+# `nohup ./tools/test &` and some runners start this with these ignored, which every process of a test would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
@@ -59,13 +61,30 @@ _MARKER_OF_FIXTURE = {
 }
 
 
-@pytest.hookimpl(tryfirst=True)  # before `-m` makes its choice
+# Tests run in another order for each seed, so that none comes to need what an earlier one left. `tools/test` takes the
+# commit as the seed; the header of pytest says which it was.
+_ORDER = os.environ.get("MSB_TEST_ORDER", "")
+
+
+def pytest_report_header() -> list[str]:
+    """Says how the same order is had again."""
+    return [f"order of the tests: MSB_TEST_ORDER={_ORDER}"] if _ORDER else []
+
+
+def _place(item: pytest.Item) -> list[bytes]:
+    """Returns where a test stands in the order of the seed. What a file's or a class's tests share is set up once."""
+    return [hashlib.sha256(f"{_ORDER} {node.nodeid}".encode()).digest() for node in item.listchain()]
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m`, and what brings the parameters of a set-up together
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Gives the markers that follow from the fixtures a test uses."""
+    """Gives the markers that follow from the fixtures a test uses, and the order of the seed."""
     for item in items:
         for fixture, marker in _MARKER_OF_FIXTURE.items():
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(marker)
+    if _ORDER:
+        items.sort(key=_place)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -199,7 +199,7 @@ def test_a_place_is_checked_without_writing(tmp_path: Path) -> None:
         tmp_path / "file" / "below": "Not a directory",
         tmp_path / "broken" / "below": "Not a directory",
         tmp_path / ("x" * 256): "File name too long",
-        tmp_path / "a" / ("文" * 86) / "file": "File name too long",
+        tmp_path / "a" / os.fsdecode("文".encode() * 86) / "file": "File name too long",
         tmp_path.joinpath(*["x" * 250] * 17): "File name too long",
     }.items():
         with pytest.raises(WriteError, match=f"cannot be written: {reason}"):
