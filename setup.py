@@ -150,7 +150,7 @@ EXTRAS = {
         "bandit>=1.7.10",
         # tools/test --coverage; before, it does not follow processes by itself.
         "coverage>=7.10",
-        # tools/mutate takes its operators, which stand in another place before.
+        # tools/mutate takes its operators.
         "mutmut>=3.8,<4",
         "mypy>=1.11",
         "ruff>=0.9",

@@ -44,7 +44,7 @@ PARTS = {
     ),
     "rules": Part(
         ("monitor/alarms/rules/*.py",),
-        ("monitor/test_rules.py", "monitor/test_divergence.py"),
+        ("monitor/test_rules_exactly.py", "monitor/test_rules.py", "monitor/test_divergence.py"),
     ),
 }  # fmt: skip
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 
 import coverage
@@ -22,16 +24,22 @@ class Reach:
     failed: list[str] = field(default_factory=list)
     """Tests that fail without any fault put in: nothing can be said with them."""
 
-    def of_lines(self, path: str, lines: Iterable[int]) -> list[str]:
-        """Returns the tests that run one of these lines, the quickest first."""
+    def of_lines(self, path: str, lines: Iterable[int], most_secs: float = math.inf) -> list[str]:
+        """Returns the tests that run one of these lines, the quickest first, as many as take so long together."""
         found: set[str] = set()
         for line in lines:
             found |= self.tests.get((path, line), set())
-        return sorted(found, key=lambda name: (self.seconds[name], name))
+        names = sorted(found, key=lambda name: (self.seconds[name], name))
+        together = accumulate(self.seconds[name] for name in names)
+        return [
+            name
+            for number, (name, secs) in enumerate(zip(names, together, strict=True))
+            if secs <= most_secs or not number
+        ]
 
-    def of_module(self, path: str) -> list[str]:
-        """Returns the tests that run any line of a module, the quickest first."""
-        return self.of_lines(path, (line for of, line in self.tests if of == path))
+    def of_module(self, path: str, most_secs: float = math.inf) -> list[str]:
+        """Returns the tests that run any line of a module, so chosen."""
+        return self.of_lines(path, [line for of, line in self.tests if of == path], most_secs)
 
     def wall_secs(self, names: Iterable[str]) -> float:
         """Returns the seconds after which tests that wait for something are given up; what computes is ended before."""

@@ -34,6 +34,8 @@ _OFTEN = 5.0
 """Times its processor time without a fault, and a second, that a test may take: beyond that the mutant hangs."""
 _MOST_SECS = 1.5
 """Processor time of the slowest test that is asked."""
+_ENOUGH_SECS = 5.0
+"""Processor time of all tests that are asked about one mutant, the quickest first."""
 _ARGUMENTS = (
     "-q", "-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:cacheprovider", "-p", "no:xdist",
     "-p", "no:faulthandler", "-o", "timeout=0", "-o", "tmp_path_retention_policy=none",
@@ -119,7 +121,7 @@ class _Trial:
             if not of_code:
                 self._left.append(mutant)
                 continue
-            names = reach.of_lines(mutant.path, range(mutant.lines[0], mutant.lines[1] + 1))
+            names = reach.of_lines(mutant.path, range(mutant.lines[0], mutant.lines[1] + 1), _ENOUGH_SECS)
             first = killers.setdefault((mutant.path, mutant.function), [])
             names.sort(key=lambda name: first.index(name) if name in first else len(first))
             call = functools.partial(self._try_one, of_code, code, [items[name] for name in names])
@@ -202,7 +204,7 @@ class _Loader(SourceFileLoader):
 
 def _passes_at_import(root: Path, path: str, source: str, reach: Reach) -> bool:
     """Whether the tests that run a module pass where it is imported from another source."""
-    tests = reach.of_module(path)
+    tests = reach.of_module(path, _ENOUGH_SECS)
 
     def call() -> int:
         sys.meta_path.insert(0, _Importer(_module_name(path), source))
