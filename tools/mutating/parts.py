@@ -19,7 +19,13 @@ class Part:
 
 
 PARTS = {
-    "records": Part(("files/record*.py",), ("files/test_records.py", "files/test_event_file.py")),
+    "records": Part(
+        ("files/record*.py",),
+        (
+            "files/test_record_edges.py", "files/test_record_writer.py", "files/test_records.py",
+            "files/test_event_file.py",
+        ),
+    ),
     "lane": Part(
         ("batches/*.py", "convert/batches.py", "convert/lane.py"),
         ("batches", "convert/test_series_steps.py", "convert/test_verify_batches.py", "convert/test_restarts.py"),
@@ -31,8 +37,8 @@ PARTS = {
     "series": Part(
         ("convert/series.py", "convert/restarts.py"),
         (
-            "convert/test_series_steps.py", "convert/test_restarts.py", "convert/test_follow_cases.py",
-            "convert/test_cases.py",
+            "convert/test_series_steps.py", "convert/test_series_model.py", "convert/test_restarts.py",
+            "convert/test_follow_cases.py", "convert/test_cases.py",
         ),
     ),
     "verify": Part(
@@ -44,7 +50,10 @@ PARTS = {
     ),
     "rules": Part(
         ("monitor/alarms/rules/*.py",),
-        ("monitor/test_rules_exactly.py", "monitor/test_rules.py", "monitor/test_divergence.py"),
+        (
+            "monitor/test_rules_exactly.py", "monitor/test_rules_over_time.py", "monitor/test_rules.py",
+            "monitor/test_divergence.py",
+        ),
     ),
 }  # fmt: skip
 

@@ -43,7 +43,7 @@ class Reach:
 
     def wall_secs(self, names: Iterable[str]) -> float:
         """Returns the seconds after which tests that wait for something are given up; what computes is ended before."""
-        return 60 + 10 * sum(self.seconds[name] for name in names)
+        return 300 + 30 * sum(self.seconds[name] for name in names)
 
 
 def run_item(item: pytest.Item, following: pytest.Item | None) -> bool:

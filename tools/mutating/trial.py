@@ -34,7 +34,7 @@ _OFTEN = 5.0
 """Times its processor time without a fault, and a second, that a test may take: beyond that the mutant hangs."""
 _MOST_SECS = 1.5
 """Processor time of the slowest test that is asked."""
-_ENOUGH_SECS = 5.0
+_ENOUGH_SECS = 3.0
 """Processor time of all tests that are asked about one mutant, the quickest first."""
 _ARGUMENTS = (
     "-q", "-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:cacheprovider", "-p", "no:xdist",
