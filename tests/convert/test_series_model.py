@@ -65,6 +65,8 @@ def test_what_was_put_together_reaches_as_far_as_its_steps() -> None:
         assert len(series.closed) == RUNS_HELD
         assert series.closed[0] == (100, 920, 0)
         assert (series.highest, series.lowest_from(0), series.lowest_from(903)) == (920, 100, 903)
+        assert series.cut(903)
+        assert series.highest == 902
 
 
 def test_runs_are_held_as_they_are_up_to_a_number() -> None:

@@ -82,6 +82,11 @@ def test_the_disk_is_asked_only_for_what_it_may_not_have(tmp_path: Path, monkeyp
     with RecordWriter(path, offset=0) as writer:
         writer.flush(sync=True)
     assert asked == [str(tmp_path)], "whoever made it may have been killed before the disk had its name"
+    asked.clear()
+    writer = RecordWriter(tmp_path / "new")
+    writer.write(b"one")
+    writer.close()
+    assert asked == []
 
 
 def test_what_is_read_back_ends_where_was_written(tmp_path: Path) -> None:

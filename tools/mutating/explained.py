@@ -1,7 +1,7 @@
 """Mutants that no test can notice: they do the same as the module, or change only what is free. Kept in explained.txt.
 
 A line that begins with `== ` names a module; then come a line of it behind `- ` and what the mutant makes of it behind
-`+ `, one or more such pairs, and below them, indented, why nothing can notice the difference.
+`+ `, one or more such lines of either, and below them, indented, why nothing can notice the difference.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ def read(path: Path = FILE) -> dict[Change, str]:
         kind, rest = line[:2], line[2:].strip()
         if line.startswith("== "):
             module, before, open_changes = line[3:], "", []
-        elif kind == "- " and module and not before:
+        elif kind == "- " and module:
             before = rest
         elif kind == "+ " and before:
-            if open_changes and found.get(open_changes[-1]):
+            if open_changes and found[open_changes[-1]]:
                 open_changes = []
             change = module, before, rest
             if change in found:
                 raise FormError(f"{path.name}:{number}: is there twice")
             open_changes.append(change)
-            found[change] = before = ""
-        elif kind == "  " and rest and open_changes and not before:
+            found[change] = ""
+        elif kind == "  " and rest and open_changes:
             for change in open_changes:
                 found[change] = f"{found[change]} {rest}".strip()
         elif line and not line.startswith("#"):

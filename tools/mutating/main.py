@@ -6,7 +6,6 @@ import argparse
 import os
 import resource
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -142,8 +141,8 @@ def _as_explained(rows: dict[str, Row]) -> str:
     lines = []
     for path, row in rows.items():
         lines += [f"== {path}"] * bool(row.survivors)
-        for (_, before, after), count in Counter(map(tuple, row.survivors)).items():
-            lines += [f"- {before}", f"+ {after}" + f"  # {count} times" * (count > 1)]
+        for before, after in dict.fromkeys((before, after) for _, before, after in row.survivors):
+            lines += [f"- {before}", f"+ {after}"]
     return "\n".join(lines)
 
 

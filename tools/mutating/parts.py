@@ -37,8 +37,8 @@ PARTS = {
     "series": Part(
         ("convert/series.py", "convert/restarts.py"),
         (
-            "convert/test_series_steps.py", "convert/test_series_model.py", "convert/test_restarts.py",
-            "convert/test_follow_cases.py", "convert/test_cases.py",
+            "convert/test_series_steps.py", "convert/test_series_model.py", "convert/test_series_table.py",
+            "convert/test_restarts.py",
         ),
     ),
     "verify": Part(
