@@ -150,6 +150,8 @@ EXTRAS = {
         "bandit>=1.7.10",
         # tools/branches.py counts and reports by it.
         "coverage>=7.10",
+        # tools/mutate takes its operators.
+        "mutmut>=3.8,<4",
         "mypy>=1.11",
         "ruff>=0.9",
         "types-PyYAML",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,6 +44,18 @@ def test_steps_taken_at_once_leave_what_single_ones_leave(distances: list[tuple[
     _one_by_one(single, [1005, 1008, 1011])
     _at_once(many, [1005, 1008, 1011])
     assert single == many
+
+
+@pytest.mark.parametrize("head", [[1], [1, 1], [2, 2, 1], [3, 3, 3], [1, 2, 2, 2, 2, 1], [1, 1, 2], [2, 1, 1, 2, 2]])
+@pytest.mark.parametrize("tail", [[1, 2], [2, 1], [1, 2, 3], [5, 1, 1, 2, 1, 2, 1, 2]])
+def test_uneven_steps_behind_a_few_even_ones(head: list[int], tail: list[int]) -> None:
+    """What is even at the beginning decides where the many runs behind it begin."""
+    for count in (150, 151):
+        steps = np.cumsum([*head, *(tail * 150)][: count + len(head)]).tolist()
+        single, many = Series(0, b"", 0, 0), Series(0, b"", 0, 0)
+        _one_by_one(single, steps)
+        _at_once(many, steps)
+        assert single == many
 
 
 @given(

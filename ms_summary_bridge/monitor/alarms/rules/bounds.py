@@ -31,7 +31,7 @@ class Threshold(ValueRule):
         bound, way = (self._above, "above") if is_high else (self._below, "below")
         is_past = is_high or (self._below is not None and value < self._below)
         count = self._streak.add(point, is_on=is_past)
-        if bound is None or not is_past or count < self._times:
+        if bound is None or count < self._times:
             return None
         often = f", {counted(count, 'time')} in a row" if self._times > 1 else ""
         message = f"{self._metric} is {say_number(value)}, {way} {bound:g}{often}"

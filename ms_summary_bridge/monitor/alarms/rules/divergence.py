@@ -134,11 +134,7 @@ class Divergence(ValueRule):
         tiers = [(_HUGE_BLOCKS, _HUGE * size)]
         if not self._swings or self._count > _LEARNED:
             tiers = [(self._size, rise), (_LARGE_BLOCKS, _LARGE * size), *tiers]
-        newest = float(np.median(np.concatenate(self._last(_GROUP))))
         for count, excess in tiers:
-            # What is on its way down has been far above at first, and no more in the end.
-            if newest <= best + excess and count >= _GROUP:
-                continue
             blocks = self._last(count)
             if len(blocks) < count:
                 continue
@@ -146,6 +142,7 @@ class Divergence(ValueRule):
             if level.median > best + excess and level.low > best:
                 groups = [blocks[max(0, end - _GROUP) : end] for end in range(len(blocks), 0, -_GROUP)]
                 medians = [float(np.median(np.concatenate(group))) for group in groups]
+                # What is on its way down has been far above at first, and no more in the end.
                 if medians[0] > best + excess and min(medians) > best + _GROUP_SHARE * excess:
                     return self._say(point, level.median, best + excess, step)
         return None

@@ -96,8 +96,10 @@ class MemoryTrend(Rule):
                 continue
             limit = self._limit if self._limit is not None else self._limits.get(metric)
             found = None if limit is None else self._judge_fast(point, metric, value, limit)
-            if found is not None or not is_warm:
+            if found is not None:
                 return found
+            if not is_warm:
+                continue
             trend = self._trends.get(metric)
             if trend is None:
                 trend = self._trends[metric] = _Trend()

@@ -33,8 +33,7 @@ class Nonfinite(Rule):
             if value is None:
                 continue
             streak = self._streaks[metric]
-            is_lost = not math.isfinite(value)
-            if streak.add(point, is_on=is_lost) < self._patience or not is_lost or found is not None:
+            if streak.add(point, is_on=not math.isfinite(value)) < self._patience or found is not None:
                 continue
             since = streak.since
             lasts = f" since step {since}" if since < point.step else ""
@@ -69,7 +68,7 @@ class OverflowStreak(Rule):
         if point.overflow is None:
             return None
         count = self._streak.add(point, is_on=point.overflow, steps=point.steps)
-        if not point.overflow or count < self._steps:
+        if count < self._steps:
             return None
         return self.alert(
             point,
@@ -96,9 +95,8 @@ class GradientVanishing(ValueRule):
         self._streak = Streak()
 
     def _take(self, point: Observation, value: float) -> Alert | None:
-        is_low = value < self._below
-        count = self._streak.add(point, is_on=is_low)
-        if not is_low or count < self._steps:
+        count = self._streak.add(point, is_on=value < self._below)
+        if count < self._steps:
             return None
         return self.alert(
             point,

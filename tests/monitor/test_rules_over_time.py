@@ -1,0 +1,318 @@
+"""The rules about speed, memory and divergence at their bounds, with numbers that can be worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+
+from ms_summary_bridge.monitor.alarms.rules.memory_trend import _Trend
+from ms_summary_bridge.monitor.alarms.rules.rule import Observation, Rule, make_rule
+from ms_summary_bridge.monitor.model.alert import Alert
+
+
+def shown(rule: Rule, points: Iterable[Observation]) -> list[Alert]:
+    """Returns the alerts of a rule."""
+    return [alert for point in points if (alert := rule.observe(point)) is not None]
+
+
+# ------------------------------------------------------------------ speed
+
+
+def run_at(*parts: tuple[int, float]) -> list[Observation]:
+    """Returns so many steps of so many seconds, one part after the other."""
+    seconds = [secs for count, secs in parts for _ in range(count)]
+    return [Observation(step, {"step_time": secs}, 0.0) for step, secs in enumerate(seconds, start=1)]
+
+
+def slow(*parts: tuple[int, float], **params: Any) -> list[Alert]:
+    """Returns the alerts of a rule that looks at 6 seconds, in slices of one."""
+    return shown(make_rule("throughput_drop", {"secs": 6.0, "warm_up": 1, **params}), run_at(*parts))
+
+
+def test_a_speed_of_half_the_usual_one_is_no_drop_and_less_is() -> None:
+    """Of the six slices of a window k have one step, and the others four: 24 - 3k steps in 6 s."""
+    alerts = slow((80, 0.25), (10, 1.0))
+    assert [alert.step for alert in alerts] == [*range(85, 91)]
+    first = alerts[0]
+    assert (first.value, first.bound, first.first_step) == (1.5, 2.0, 77)
+    assert first.fields == {"usual": 4.0, "secs": 6.0}
+    assert first.message == "1.5 steps per second over 6 s, where 4 were usual"
+    assert alerts[1].value == 1.0
+    assert slow((80, 0.25), (40, 0.5)) == []
+
+
+def test_a_drop_is_told_once_there_are_windows_enough_to_compare_with() -> None:
+    for healthy, expected in ((20, []), (24, [25])):
+        assert [alert.step for alert in slow((healthy, 0.25), (1, 30.0))] == expected
+    for warm_up, healthy, expected in ((2, 44, []), (2, 48, [49]), (0, 24, [25]), (0, 20, [])):
+        assert [alert.step for alert in slow((healthy, 0.25), (1, 30.0), warm_up=warm_up)] == expected
+
+
+def test_a_window_has_three_steps_at_least() -> None:
+    """Of steps of 6 s each is long enough alone; one that takes 30 s is judged with the two before it."""
+    (alert,) = slow((20, 6.0), (1, 30.0))
+    assert (alert.value, alert.fields["secs"], alert.first_step) == (3 / 42, 42.0, 19)
+    assert slow((20, 6.0), (1, 24.0)) == [], "3 in 36 s are half of the usual"
+
+
+def test_steps_without_a_time_count_for_nothing() -> None:
+    parts = ((40, 0.25), (3, 0.0), (3, -1.0), (3, math.nan), (40, 0.25), (5, 1.0))
+    (alert,) = slow(*parts)
+    assert (alert.step, alert.first_step) == (94, 86)
+
+
+def test_points_of_several_steps_count_for_each() -> None:
+    rule = make_rule("throughput_drop", {"secs": 6.0, "warm_up": 1})
+    points = [Observation(4 * n, {"step_time": 0.25}, 0.0, steps=4) for n in range(1, 21)]
+    points += [Observation(80 + n, {"step_time": 1.0}, 0.0) for n in range(1, 6)]
+    (alert,) = shown(rule, points)
+    assert (alert.step, alert.value, alert.first_step) == (85, 1.5, 80)
+
+
+def test_a_speed_that_creeps_down_is_compared_with_the_best() -> None:
+    """4 and then 2 are each half of what was usual; 1.25 is not below half of 2, and below 0.8 of half of 4."""
+    before = ((1200, 0.25), (800, 0.5))
+    alerts = slow(*before, (1000, 0.8))
+    # Of the last 60 slices more than half must have it, and that lasts for 360 slices of two steps.
+    assert alerts[0].step == 2000 + 2 * 32
+    assert (alerts[0].value, alerts[0].bound, alerts[0].fields["usual"]) == (pytest.approx(1.25), 2.0, 4.0)
+    assert len(alerts) == 361
+    assert alerts[-1].step == 2000 + 2 * (32 + 360)
+    assert slow(*before, (1000, 0.625)) == [], "1.6 is 0.8 of it"
+    for healthy, expected in ((31, 4.0), (29, None)):  # slices of 60, whose median is the first settled speed
+        alerts = slow((4 * healthy, 0.25), (2 * 200, 0.5), (300, 0.8))
+        assert (alerts[0].fields["usual"] if alerts else None) == expected
+
+
+def test_a_speed_that_recovers_is_not_slow_for_long() -> None:
+    """The best is forgotten only where the speed was low for 360 slices without a break."""
+    alerts = slow((1200, 0.25), (800, 0.5), (600, 0.8), (80, 0.25), (800, 0.8))
+    steps = [alert.step for alert in alerts]
+    assert max(steps) > 2000 + 600 + 80 + 2 * 40
+
+
+def use(values: Sequence[float], metric: str = "npu_utilization", **params: Any) -> list[Alert]:
+    rule = make_rule("throughput_drop", {"warm_up": 1, **params})
+    return shown(rule, [Observation(step, {metric: value}, 0.0) for step, value in enumerate(values, start=1)])
+
+
+def test_a_device_used_for_half_of_what_was_usual_does_not_idle() -> None:
+    assert use([90.0] * 3 + [45.0] * 3) == []
+    (alert,) = use([90.0] * 3 + [44.0] * 3)
+    assert (alert.step, alert.value, alert.bound, alert.fields) == (6, 44.0, 45.0, {"usual": 90.0})
+    assert alert.message == "npu_utilization is 44, where 90 was usual"
+    assert use([90.0] * 3 + [44.0] * 2) == []
+    assert [alert.step for alert in use([90.0] * 6 + [44.0] * 3, warm_up=2)] == [9]
+    assert use([0.0] * 9) == []
+    assert [alert.step for alert in use([0.5] * 3 + [0.1] * 3)] == [6]
+    assert [alert.step for alert in use([90.0] * 3 + [math.nan] * 9 + [44.0] * 3)] == [15]
+
+
+def test_each_use_of_a_device_is_followed() -> None:
+    rule = make_rule("throughput_drop", {"warm_up": 1})
+    rows = [{"npu_utilization": 90.0, "gpu_utilization": 90.0, "mfu": 0.5}] * 3
+    rows += [{"npu_utilization": 90.0, "gpu_utilization": 90.0, "mfu": 0.1}] * 3
+    rows += [{"gpu_utilization": 10.0, "mfu": 0.5}] * 3
+    alerts = shown(rule, [Observation(step, row, 0.0) for step, row in enumerate(rows, start=1)])
+    assert [(alert.metric, alert.step) for alert in alerts] == [
+        ("mfu", 6),
+        ("mfu", 7),
+        ("gpu_utilization", 8),
+        ("gpu_utilization", 9),
+    ]
+
+
+# ------------------------------------------------------------------ memory
+
+
+def memory(values: Iterable[float], secs: float, *, steps: int = 10, metric: str = "memory_usage") -> list[Observation]:
+    return [Observation(steps * n, {metric: value}, secs * n) for n, value in enumerate(values, start=1)]
+
+
+def filling(values: Iterable[float], secs: float, **given: Any) -> list[Alert]:
+    return shown(make_rule("memory_trend", {"limit": 1000.0, "warm_up": 10_000}), memory(values, secs, **given))
+
+
+def test_memory_that_fills_is_told_when_300_seconds_are_left() -> None:
+    (alert,) = filling([400.0, 500.0, 600.0, 700.0], 100.0)
+    assert (alert.step, alert.first_step, alert.value, alert.bound, alert.severity) == (
+        40,
+        10,
+        700.0,
+        1000.0,
+        "critical",
+    )
+    assert alert.fields == pytest.approx({"mib_per_step": 10.0, "steps_left": 30.0, "hours_left": 300 / 3600})
+    assert alert.message == (
+        "the memory of the process on its device grows by 1e+04 MiB per 1000 steps: 700 of 1000 MiB are in use, "
+        "and the rest lasts for 30 steps, 5 minutes"
+    )
+    assert filling([399.0, 499.0, 599.0, 699.0], 100.0) == [], "301 s"
+    assert filling([500.0, 600.0, 700.0], 100.0) == [], "three points"
+
+
+def test_memory_that_fills_is_told_from_two_fifths_on() -> None:
+    assert [alert.value for alert in filling([100.0, 200.0, 300.0, 400.0], 10.0)] == [400.0]
+    assert filling([99.0, 199.0, 299.0, 399.0], 10.0) == []
+
+
+def test_memory_that_fills_rises_with_each_point_by_half_of_the_mean_rise() -> None:
+    assert len(filling([500.0, 600.0, 700.0, 740.0], 10.0)) == 1
+    assert filling([500.0, 600.0, 700.0, 739.0], 10.0) == []
+    for values in ([900.0] * 9, [990.0, 980.0, 970.0, 960.0, 950.0]):
+        assert filling(values, 10.0) == []
+    assert filling([500.0, 600.0, 700.0, 800.0], 0.0) == [], "a clock that stands still"
+
+
+def test_memory_beyond_its_limit_has_nothing_left() -> None:
+    (alert,) = filling([800.0, 900.0, 1000.0, 1100.0], 10.0, steps=0)
+    assert (alert.fields["hours_left"], alert.fields["steps_left"]) == (0.0, 0.0)
+    assert alert.fields["mib_per_step"] == 300.0, "of one step, where the count of steps stands still"
+
+
+def test_each_kind_of_memory_is_followed_while_a_training_warms_up() -> None:
+    rule = make_rule("memory_trend", {"limits": {"memory_usage": 1e6, "npu_memory": 1000.0, "host_memory": 0.0}})
+    points = [
+        Observation(n, {"memory_usage": 10.0, "host_memory": math.nan, "npu_memory": 300.0 + 100 * n}, 10.0 * n)
+        for n in range(1, 5)
+    ]
+    (alert,) = shown(rule, points)
+    assert (alert.metric, alert.step) == ("npu_memory", 4)
+
+
+def growing(count: int, *, secs: float = 30.0, start: float = 100.0, by: float = 1.0, **params: Any) -> list[Alert]:
+    """Returns the alerts of memory that grows by the same from point to point."""
+    rule = make_rule("memory_trend", {"limit": 1000.0, "warm_up": 0, **params})
+    return shown(rule, memory([start + by * n for n in range(count)], secs))
+
+
+def test_a_trend_takes_16_points_and_600_seconds_and_reaches_ten_times_as_far() -> None:
+    """1 MiB in 30 s: 818 MiB last for 24,540 s. Behind 48 points every second one is kept, so the 2nd is the first."""
+    first = growing(200)[0]
+    assert (first.step, first.first_step, first.value) == (850, 20, 182.0)
+    assert first.fields["hours_left"] * 3600 == pytest.approx(24_540)
+    assert first.fields["mib_per_step"] == pytest.approx(0.1)
+    assert first.fields["steps_left"] == pytest.approx(8180)
+    assert [alert.step for alert in growing(21, start=850.0)] == [210], "600 s"
+    assert growing(20, start=850.0) == []
+    assert [alert.step for alert in growing(16, secs=60.0, start=900.0)] == [160], "16 points"
+    assert growing(15, secs=60.0, start=900.0) == []
+
+
+def test_a_trend_is_told_when_few_hours_are_left() -> None:
+    """16 points of 3,600 s: 1 MiB in an hour; of the last three the middle one counts."""
+    assert [alert.step for alert in growing(16, secs=3600.0, start=962.0, hours=24.0)] == [160]
+    assert growing(16, secs=3600.0, start=961.9, hours=24.0) == []
+    (alert,) = growing(16, secs=64.0, start=999.0 - 14 / 64, by=1 / 64)
+    assert alert.message.endswith("999 of 1000 MiB are in use, and the rest lasts for 640 steps, 1.1 hours")
+    assert (alert.severity, alert.fields["hours_left"]) == ("warning", pytest.approx(4096 / 3600))
+    (alert,) = growing(16, secs=56.25, start=999.0 - 14 / 64, by=1 / 64)
+    assert (alert.severity, alert.fields["hours_left"]) == ("warning", 1.0)
+    (alert,) = growing(16, secs=56.0, start=999.0 - 14 / 64, by=1 / 64)
+    assert (alert.severity, alert.message[-11:]) == ("critical", " 60 minutes")
+
+
+def test_points_are_kept_ever_wider_apart() -> None:
+    trend = _Trend()
+    kept = [n for n in range(190) if trend.add(Observation(n, {}, 2.0 * n), 3.0 * n)]
+    assert kept == [*range(49), *range(50, 99, 2), *range(102, 190, 4)]
+    left = [*range(3, 48, 4), *range(52, 97, 4), *range(102, 190, 4)]
+    assert trend.points == [(float(n), 2.0 * n, 3.0 * n) for n in left]
+
+
+# ------------------------------------------------------------------ divergence
+
+
+def told_after(before: Iterable[float], level: float, **params: Any) -> tuple[int, int, float | None] | None:
+    """Returns how many steps of a level are seen before the first alert, its first step and its bound."""
+    rule = make_rule("divergence", params)
+    begin = [*before]
+    for step, value in enumerate([*begin, *[level] * 1000], start=1):
+        alert = rule.observe(Observation(step, {"loss": value}, 0.0))
+        if alert is not None:
+            return step - len(begin), alert.first_step, alert.bound
+    return None
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [
+        (3.0, None),  # half above the best
+        (3.1, (440, 20, 3.0)),  # for 22 of 23 blocks: each group of blocks must be above in its middle
+        (8.0, (440, 20, 3.0)),  # three times the size above it
+        (8.1, (220, 20, 8.0)),  # for 11 of 12 blocks
+        (22.0, (200, 20, 8.0)),  # ten times; for 10 of 12 blocks, as their oldest group is above in its mean
+        (22.1, (60, 20, 22.0)),  # for three blocks
+    ],
+)
+def test_how_long_a_loss_stays_far_above_its_best(level: float, expected: tuple[int, int, float] | None) -> None:
+    assert told_after([2.0] * 600, level) == expected
+
+
+def test_a_loss_is_measured_by_what_it_has_gained_too() -> None:
+    """From 102 to 2 it has gained 100: a twentieth of that is more than half of 2."""
+    before = [102.0] * 100 + [2.0] * 600
+    assert told_after(before, 7.0) is None
+    assert told_after(before, 7.1) == (440, 180, 7.0)
+    assert told_after(before, 302.1) == (220, 180, 302.0)
+    below = [98.0] * 100 + [-2.0] * 600
+    assert told_after(below, 3.0) is None
+    assert told_after(below, 3.1) == (440, 180, 3.0)
+
+
+def test_share_and_window_are_what_they_say() -> None:
+    assert told_after([2.0] * 600, 4.0, share=1.0) is None
+    assert told_after([2.0] * 600, 4.1, share=1.0) == (440, 20, 4.0)
+    assert told_after([2.0] * 600, 3.1, window=240) == (220, 20, 3.0)
+    assert told_after([2.0] * 600, 3.1, window=241) == (260, 20, 3.0), "the 13th block is a group of its own"
+    assert told_after([2.0] * 600, 3.1, window=16) == (60, 20, 3.0)
+
+
+def test_a_loss_that_comes_down_again_is_not_told() -> None:
+    rule = make_rule("divergence", {})
+    curve = [2.0] * 600 + [9.0] * 180 + [2.9] * 400
+    assert shown(rule, [Observation(step, {"loss": value}, 0.0) for step, value in enumerate(curve, start=1)]) == []
+
+
+def swinging(count: int) -> list[float]:
+    return [1.0 if (step // 20) % 2 else 3.0 for step in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [(6.0, None), (6.1, (440, 6.0)), (12.0, (440, 6.0)), (12.1, (220, 12.0)), (33.0, (200, 12.0)), (33.1, (60, 33.0))],
+)
+def test_a_loss_that_swings_is_measured_by_how_far_it_swung(level: float, expected: tuple[int, float] | None) -> None:
+    found = told_after(swinging(2400), level, mode="oscillating")
+    assert (found and (found[0], found[2])) == expected
+
+
+def test_while_it_learns_how_far_a_loss_swings_only_a_huge_rise_is_told() -> None:
+    """Two blocks of a level are learned; where half of the first one is lower, that is what was learned."""
+    assert told_after(swinging(600), 33.1, mode="oscillating") is None
+    assert told_after([*swinging(600), *[4.0] * 10, *[44.0] * 50], 44.0, mode="oscillating") is None
+    found = told_after([*swinging(600), *[4.0] * 10, *[44.1] * 49], 44.1, mode="oscillating")
+    assert found is not None
+    assert (found[0], found[2]) == (1, 44.0)
+
+
+def test_what_an_alert_of_a_divergence_says() -> None:
+    rule = make_rule("divergence", {"mode": "oscillating"})
+    points = [Observation(step, {"loss": value}, 0.0) for step, value in enumerate([*swinging(2400), *[7.0] * 440], 1)]
+    (alert,) = shown(rule, points)
+    said = "loss has risen to 7 and stays there; the highest level that it had swung to was 3 at step "
+    assert alert.message == f"{said}{alert.first_step}"
+    assert alert.fields == {"best": 3.0}
+
+
+def test_values_that_stand_for_many_steps_make_a_block_of_four() -> None:
+    """Of 7 steps each, and after four of them 28 steps have passed; of 4 steps five are needed."""
+    for steps, block in ((7, 4), (5, 4), (4, 5), (3, 7), (1, 20), (100, 4)):
+        rule = make_rule("divergence", {})
+        values = [2.0] * (block * 30) + [100.0] * (block * 3)
+        points = [Observation(steps * n, {"loss": value}, 0.0, steps=steps) for n, value in enumerate(values, start=1)]
+        (alert,) = shown(rule, points)
+        assert (alert.step, alert.first_step) == (steps * len(values), steps * block)
