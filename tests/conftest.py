@@ -61,8 +61,8 @@ _MARKER_OF_FIXTURE = {
 }
 
 
-# Tests run in another order for each seed, so that none comes to need what an earlier one left. `tools/test` takes the
-# commit as the seed; the header of pytest says which it was.
+# Tests run in another order for each seed, so that none comes to need what an earlier one left; `tools/test --odd`
+# takes a new seed each time. The header of pytest says which it was.
 _ORDER = os.environ.get("MSB_TEST_ORDER", "")
 
 
