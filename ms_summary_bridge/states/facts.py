@@ -83,6 +83,13 @@ class LossSeries(msgspec.Struct):
         return since
 
     @property
+    def nonfinite_name(self) -> str:
+        """What those values are: `nan`, `inf` or `-inf`, and `not finite` where one became another; empty for none."""
+        last = itertools.takewhile(lambda value: not math.isfinite(value), reversed(self.values))
+        names = {*map(str, last)}
+        return "not finite" if len(names) > 1 else "".join(names)
+
+    @property
     def interval(self) -> int:
         """Steps from the last point but one to the last; 0 where there is one."""
         return abs(self.steps[-1] - self.steps[-2]) if len(self.steps) > 1 else 0
@@ -258,7 +265,7 @@ class RankFacts(msgspec.Struct):
             lacks_lineage=self.awaits_lineage and not self.has_lineage,
             has_journal=self.has_journal,
             records_end=self.records_end,
-            nonfinite=str(bad.values[-1]) if bad is not None else "",
+            nonfinite=bad.nonfinite_name if bad is not None else "",
             nonfinite_step=since,
             nonfinite_count=bad.nonfinite_count if bad is not None else 0,
             loss_count=len(bad.values) if bad is not None else 0,

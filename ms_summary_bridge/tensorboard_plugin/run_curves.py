@@ -16,6 +16,7 @@ import numpy as np
 from ms_summary_bridge.batches.reader import Batch
 from ms_summary_bridge.columns.growing import Columns, GrowingColumns
 from ms_summary_bridge.columns.read import iter_items
+from ms_summary_bridge.events import FileVersion
 from ms_summary_bridge.monitor.sinks.journal import read_journal
 from ms_summary_bridge.runs.logdir import Run
 from ms_summary_bridge.runs.reading import RunReading
@@ -93,19 +94,35 @@ class CurveReader:
 
 
 def read_run_curve(run: Run, tag: str) -> Curve:
-    """Returns steps, wall times and values of a tag's scalars in a run's event files, as they were written.
+    """Returns steps, wall times and values of a tag's scalars in a run's event files, in the order of writing.
 
     Raises:
         LogdirError: A file cannot be read.
     """
     columns = GrowingColumns(lambda other: other == tag)
+    starts: list[int] = []
     for item in iter_items(run, RunReading(), chunk_bytes=_CHUNK_BYTES):
         if isinstance(item, Batch):
             columns.add_batch(item)
+        elif isinstance(item.content, FileVersion):
+            starts.append(columns.rows)
         else:
             columns.add_event(item)
     found: Columns = columns.take()
-    return found.step, found.wall_time, found.value
+    kept = _find_newest(found, starts)
+    return found.step[kept], found.wall_time[kept], found.value[kept]
+
+
+def _find_newest(points: Columns, starts: list[int]) -> npt.NDArray[np.bool_]:
+    """Returns which points no training replaces that began after them, in a file of its own, at their step or below.
+
+    As in TensorBoard; an evaluation, which has one point, replaces none.
+    """
+    kept = np.ones(len(points.step), bool)
+    for start, end in itertools.pairwise([*starts, len(kept)]):
+        if start and end - start > 1 and points.wall_time[start:end].min() >= points.wall_time[:start].max():
+            kept[:start] &= points.step[:start] < points.step[start:end].min()
+    return kept
 
 
 def read_journal_curve(path: str, metric: str) -> Curve:

@@ -6,6 +6,7 @@ Imports no tensorboard.
 from __future__ import annotations
 
 import math
+import os
 from typing import Any, Final
 
 import msgspec
@@ -36,7 +37,7 @@ def describe_run(run: PageRun) -> dict[str, Any]:
     return {
         "directory": run.directory,
         "files": len(run.paths),
-        "bytes": sum(file.size for part in run.parts for file in part.run.sources),
+        "bytes": sum(_size_of(path) for path in run.paths),
         "events": sum(part.facts.events for part in run.parts),
         "lineage": _describe_lineage(run, session),
         "pipeline": _describe_pipeline(pipeline),
@@ -49,6 +50,13 @@ def describe_run(run: PageRun) -> dict[str, Any]:
         "journal": _describe_journal(run),
         "fault": run.fault,
     }
+
+
+def _size_of(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
 
 
 def _describe_rank(rank: RankState) -> dict[str, Any]:

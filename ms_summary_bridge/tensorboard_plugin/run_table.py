@@ -101,7 +101,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ms_summary_bridge.formats.sessions.session import EVAL, HParam, Session
-from ms_summary_bridge.states.facts import role_of
+from ms_summary_bridge.states.facts import likeliest, role_of
 from ms_summary_bridge.states.run_state import RankState
 from ms_summary_bridge.tensorboard_plugin.page_run import PageRun
 from ms_summary_bridge.tensorboard_plugin.run_facts import RunFacts
@@ -109,8 +109,7 @@ from ms_summary_bridge.tensorboard_plugin.series_facts import ScalarFacts, Spark
 
 __all__ = ["describe_row", "plain", "read_session", "summarize_settings"]
 
-_LIKELY: Final = ("loss/auto", "loss", "train/loss", "monitor/loss", "train_loss")
-_LOWER_IS_BETTER: Final = ("loss", "error", "err", "perplexity", "ppl", "mae", "mse", "rmse")
+_LOWER_IS_BETTER: Final = ("loss", "error", "err", "perplexity", "ppl", "mae", "mse", "rmse", "wer", "cer")
 _MOST_PROBLEMS: Final = 20
 
 
@@ -161,7 +160,7 @@ def _describe_state(run: PageRun) -> tuple[str, str, list[str]]:
         return "reading", "reading", ["it has not been looked at yet"]
     if any(part.run.graph_files for part in run.parts):  # written once, before the first step
         return "unknown", "unknown", ["a graph file alone does not say whether the training runs"]
-    return "unknown", "unknown", ["nothing is recorded yet"]
+    return "unknown", "unknown", ["no scalar is there yet to tell it by"]
 
 
 def _rate(run: PageRun) -> dict[str, float]:
@@ -200,7 +199,7 @@ def _find_loss(
             return state.loss_tag, facts.scalars[state.loss_tag], facts.sparklines[state.loss_tag]
     for facts in (main, run.journal):
         if facts.sparklines:
-            tag = min(facts.sparklines, key=lambda one: (_LIKELY.index(one) if one in _LIKELY else len(_LIKELY), one))
+            tag = min(facts.sparklines, key=lambda one: (likeliest(one), one))
             return tag, facts.scalars[tag], facts.sparklines[tag]
     return "", None, None
 

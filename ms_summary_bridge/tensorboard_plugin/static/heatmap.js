@@ -65,7 +65,7 @@ export class RanksCard {
       this.load(`${Math.random()}`).catch(this.fail);
     }) : "");
     this.table.replaceChildren(...run.ranks.map((rank) => element("tr", {},
-      element("th", { scope: "row" }, String(rank.rank)), element("td", {}, stateBadge(rank.state)), element("td", { class: "number" }, brief(rank.step)),
+      element("th", { scope: "row" }, String(rank.rank)), element("td", {}, stateBadge(rank.state, rank.loss)), element("td", { class: "number" }, brief(rank.step)),
       element("td", { class: "number", title: rank.loss_step === null ? null : `step ${rank.loss_step}` }, brief(rank.loss) || "–"),
       element("td", { class: "number" }, rank.rate === null ? "–" : `${brief(Number(rank.rate.toPrecision(3)))} ${rank.rate_unit}`),
       element("td", { class: "number" }, rank.memory === null ? "–" : brief(rank.memory)),
