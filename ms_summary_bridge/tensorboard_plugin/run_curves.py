@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from ms_summary_bridge.batches.reader import Batch
-from ms_summary_bridge.columns.growing import Columns, GrowingColumns
+from ms_summary_bridge.columns.growing import GrowingColumns, keep_newest
 from ms_summary_bridge.columns.read import iter_items
 from ms_summary_bridge.events import FileVersion
 from ms_summary_bridge.monitor.sinks.journal import read_journal
@@ -108,21 +108,8 @@ def read_run_curve(run: Run, tag: str) -> Curve:
             starts.append(columns.rows)
         else:
             columns.add_event(item)
-    found: Columns = columns.take()
-    kept = _find_newest(found, starts)
-    return found.step[kept], found.wall_time[kept], found.value[kept]
-
-
-def _find_newest(points: Columns, starts: list[int]) -> npt.NDArray[np.bool_]:
-    """Returns which points no training replaces that began after them, in a file of its own, at their step or below.
-
-    As in TensorBoard; an evaluation, which has one point, replaces none.
-    """
-    kept = np.ones(len(points.step), bool)
-    for start, end in itertools.pairwise([*starts, len(kept)]):
-        if start and end - start > 1 and points.wall_time[start:end].min() >= points.wall_time[:start].max():
-            kept[:start] &= points.step[:start] < points.step[start:end].min()
-    return kept
+    found = keep_newest(columns.take(), starts)
+    return found.step, found.wall_time, found.value
 
 
 def read_journal_curve(path: str, metric: str) -> Curve:

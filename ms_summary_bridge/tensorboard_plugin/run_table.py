@@ -38,7 +38,7 @@ A row:
     state       `reading` (not looked at yet), `non-finite`, `failed`, `stalled`, `running`, `ended`, `unknown`
     life        the same without regard to the loss, of a non-finite one
     evidence    [text, ...], the strongest first: what the state is known by
-    last_step   the highest that was trained
+    last_step   the highest that was trained, by the newest of several trainings
     first_time, last_write, duration_secs
     rate        {unit: number}: `steps/s`, `samples/s`, `tokens/s`
     loss        null or {tag, last, last_step, best, best_step, count, nonfinite, spark: [[step, value], ...]}, at most
@@ -121,7 +121,8 @@ def describe_row(run: PageRun) -> dict[str, Any]:
     state, main = run.state, run.main
     name, life, evidence = _describe_state(run)
     session = read_session(run)
-    steps = [part.facts.last_step for part in run.parts] + [state.step if state is not None else None]
+    known = None if state is None else state.step
+    steps = [part.facts.last_step for part in run.parts] if known is None else [known]
     first, last = run.first_time, run.last_time
     formats = {part.run.format for part in run.parts} | ({"journal"} if run.journals else set())
     return {

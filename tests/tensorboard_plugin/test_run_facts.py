@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ms_summary_bridge.formats.protos import ms_pb
 from ms_summary_bridge.runs.report import encode_json
 from ms_summary_bridge.states.watcher import RunWatcher
 from ms_summary_bridge.tensorboard_plugin import run_collector
@@ -107,6 +108,28 @@ def test_of_a_training_that_began_again_the_newest_losses_are_shown(tmp_path: Pa
     write_summary(tmp_path / "run", [event(2, ("eval/loss", scalar(0.5)), wall_time=late + 99)], seconds=late + 99)
     collected.look()
     assert shown() == ([*range(1, 19)], [*range(1, 19)], (0.25, 16, 24))
+
+
+@pytest.mark.parametrize("has_end", [False, True])
+def test_the_last_step_is_that_of_the_newest_training(has_end: bool, tmp_path: Path) -> None:
+    lines: list[dict[str, Any]] = []
+    for begins, steps in ((NOW - 5000, 64), (NOW - 100, 16)):
+        lines.append({"kind": "header", "format": 1, "ranks": 1, "rank": 0, "wall_time": begins})
+        lines += [
+            {"kind": "sample", "step": step, "wall_time": begins + step, "rank": 0, "values": {"loss": 1.0}}
+            for step in range(1, steps + 1)
+        ]
+        lines += [{"kind": "end", "step": steps, "wall_time": begins + steps, "rank": 0}] if has_end else []
+    put(tmp_path / "run" / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
+    assert Collected(tmp_path).rows()["run"]["last_step"] == 16
+
+
+def test_the_last_step_is_that_of_the_newest_lineage(tmp_path: Path) -> None:
+    for start, steps in ((NOW - 5000, 64), (NOW - 4000, 16)):
+        write_summary(tmp_path / "run", scalars("loss", range(1, steps + 1), start=start), seconds=start)
+        begins = ms_pb.LineageEvent(wall_time=start, dataset_graph=ms_pb.DatasetGraph())
+        put_lineage(tmp_path / "run", begins.SerializeToString(), train_event(start + steps), seconds=start)
+    assert Collected(tmp_path).rows()["run"]["last_step"] == 16
 
 
 def test_two_writers_of_one_directory_replace_nothing(tmp_path: Path) -> None:
