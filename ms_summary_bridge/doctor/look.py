@@ -240,7 +240,8 @@ def _look_into(file: FileFacts, reader: EndReader, pids: Iterable[int]) -> FileF
         if not isinstance(event.content, FileVersion):
             events.append(event)
     values = [tagged for event in events if isinstance(event.content, Summary) for tagged in event.content.values]
-    scalars = [(tagged.tag, math.isfinite(tagged.value.value)) for tagged in values if isinstance(tagged.value, Scalar)]
+    read = [tagged for tagged in values if not tagged.derived]
+    scalars = [(tagged.tag, math.isfinite(tagged.value.value)) for tagged in read if isinstance(tagged.value, Scalar)]
     others = {event.content.kind for event in events if not isinstance(event.content, Summary)}
     return msgspec.structs.replace(
         file,
