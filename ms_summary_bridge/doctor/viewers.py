@@ -103,7 +103,6 @@ def check_tensorboard(log: LogFacts, packages: PackageFacts) -> Iterator[Finding
         text = (
             f"every value is NaN or infinite at the heads and tails of the files, so no line is drawn: {named(blank)}"
         )
-        mend = (
-            "ms-summary-bridge diagnose names the step it begins at; {rule: nonfinite, actions: [log, stop]} in alerts"
-        )
-        yield fault("tensorboard.finite", "warning", text, f"{mend} ends the next training there")
+        mend = f"ms-summary-bridge watch {log.target} --once names the step where a loss begins to be so; "
+        mend += "{rule: nonfinite, actions: [log, stop]} in alerts ends the next training there"
+        yield fault("tensorboard.finite", "warning", text, mend)

@@ -160,7 +160,9 @@ class RankFacts(msgspec.Struct):
 
     def take_step(self, step: int, wall_time: float) -> None:
         """Takes a step that has values."""
-        if not any(time >= wall_time and other >= step for time, other in self.highest):
+        if len(self.highest) == 1 and wall_time >= self.highest[0][0] and step >= self.highest[0][1]:
+            self.highest[0] = wall_time, step  # as almost always
+        elif not any(time >= wall_time and other >= step for time, other in self.highest):
             self.highest = [one for one in self.highest if one[0] > wall_time or one[1] > step]
             bisect.insort(self.highest, (wall_time, step))
             del self.highest[1 : max(1, len(self.highest) - _MOST_HIGHEST)]

@@ -17,8 +17,7 @@ from ms_summary_bridge.formats.sessions.session import Session
 from ms_summary_bridge.states.run_state import RankState
 from ms_summary_bridge.tensorboard_plugin.journal_facts import JournalFacts
 from ms_summary_bridge.tensorboard_plugin.page_run import PageRun
-from ms_summary_bridge.tensorboard_plugin.run_table import plain, read_session
-from ms_summary_bridge.tensorboard_plugin.series_facts import NonFinite
+from ms_summary_bridge.tensorboard_plugin.run_table import list_series, plain, read_session
 
 __all__ = ["describe_run"]
 
@@ -88,18 +87,22 @@ def _describe_pipeline(event: bytes | None) -> dict[str, Any]:
 
 
 def _describe_nonfinite(run: PageRun) -> dict[str, Any]:
-    main = run.main
-    scalars = main.scalars or run.journal.scalars
-    series: list[tuple[str, str, NonFinite]] = [("histogram", tag, one) for tag, one in main.histograms.items()]
-    series += [("scalar", tag, one.nonfinite) for tag, one in scalars.items()]
+    series = list_series(run)
+    has_ranks = len({rank for rank, _, _, _ in series}) > 1
     affected = sorted(
-        (one for one in series if one[2].affected), key=lambda one: (one[2].first_step, one[1], one[0] == "scalar")
+        (one for one in series if one[3].affected), key=lambda one: (one[3].first_step, one[2], one[1] == "scalar")
     )
     charts = [
-        {"tag": tag, "kind": kind, **msgspec.structs.asdict(one), "points": _thin(one.points)}
-        for kind, tag, one in affected[:_MOST_CHARTS]
+        {
+            "tag": f"{tag} (rank {rank})" if has_ranks else tag,
+            "kind": kind,
+            **msgspec.structs.asdict(one),
+            "points": _thin(one.points),
+        }
+        for rank, kind, tag, one in affected[:_MOST_CHARTS]
     ]
-    return {"tags": len(series), "affected": len(affected), "charts": charts}
+    count = [len({(kind, tag) for _, kind, tag, _ in some}) for some in (series, affected)]
+    return {"tags": count[0], "affected": count[1], "charts": charts}
 
 
 def _thin(points: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:

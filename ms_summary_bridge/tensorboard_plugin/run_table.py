@@ -105,9 +105,9 @@ from ms_summary_bridge.states.facts import likeliest, role_of
 from ms_summary_bridge.states.run_state import RankState
 from ms_summary_bridge.tensorboard_plugin.page_run import PageRun
 from ms_summary_bridge.tensorboard_plugin.run_facts import RunFacts
-from ms_summary_bridge.tensorboard_plugin.series_facts import ScalarFacts, Sparkline
+from ms_summary_bridge.tensorboard_plugin.series_facts import NonFinite, ScalarFacts, Sparkline
 
-__all__ = ["describe_row", "plain", "read_session", "summarize_settings"]
+__all__ = ["describe_row", "list_series", "plain", "read_session", "summarize_settings"]
 
 _LOWER_IS_BETTER: Final = ("loss", "error", "err", "perplexity", "ppl", "mae", "mse", "rmse", "wer", "cer")
 _MOST_PROBLEMS: Final = 20
@@ -261,20 +261,33 @@ def _count(number: int, name: str) -> str:
     return f"{number} {name}" + ("s" if number != 1 else "")
 
 
-def _nonfinite_series(run: PageRun) -> list[tuple[str, tuple[int, int]]]:
-    """Returns the tags with points that are not finite: how many, and the first step; the journal's where no file's."""
-    found: dict[str, tuple[int, int]] = {}
+def list_series(run: PageRun) -> list[tuple[int, str, str, NonFinite]]:
+    """Returns `(rank, kind, tag, what was not finite)` of the series of all ranks; journals' where no file has scalars.
+
+    The kind is `scalar` or `histogram`.
+    """
+    found: list[tuple[int, str, str, NonFinite]] = []
     for part in run.parts:
-        series = [*part.facts.histograms.items()]
-        series += [(tag, facts.nonfinite) for tag, facts in part.facts.scalars.items()]
-        for tag, counts in series:
-            if counts.affected:
-                affected, step = found.get(tag, (0, counts.first_step))
-                found[tag] = affected + counts.affected, min(step, counts.first_step)
-    if not found:
-        for tag, facts in run.journal.scalars.items():
-            if facts.nonfinite.affected:
-                found[tag] = facts.nonfinite.affected, facts.nonfinite.first_step
+        rank = part.run.rank or 0
+        found += [(rank, "histogram", tag, one) for tag, one in part.facts.histograms.items()]
+        found += [(rank, "scalar", tag, one.nonfinite) for tag, one in part.facts.scalars.items()]
+    if not any(kind == "scalar" for _, kind, _, _ in found):
+        for journal in run.journals:
+            named = journal.header.get("rank")
+            found += [
+                (named if isinstance(named, int) else 0, "scalar", tag, one.nonfinite)
+                for tag, one in journal.scalars.items()
+            ]
+    return found
+
+
+def _nonfinite_series(run: PageRun) -> list[tuple[str, tuple[int, int]]]:
+    """Returns the tags with points that are not finite: how many, and the first step."""
+    found: dict[str, tuple[int, int]] = {}
+    for _, _, tag, counts in list_series(run):
+        if counts.affected:
+            affected, step = found.get(tag, (0, counts.first_step))
+            found[tag] = affected + counts.affected, min(step, counts.first_step)
     return sorted(found.items())
 
 

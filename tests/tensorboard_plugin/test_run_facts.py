@@ -175,6 +175,17 @@ def test_nineteen_nan_losses_of_twenty_are_told_first(tmp_path: Path, finite: in
     assert "not finite" in health["text"] or "nan since step 2" in health["text"]
 
 
+def test_what_was_not_finite_on_another_rank_is_shown(tmp_path: Path) -> None:
+    for rank in range(3):
+        values = {step: NAN if rank == 2 and step > 3 else 1.0 for step in range(1, 6)}
+        write_summary(tmp_path / "run" / f"rank_{rank}", losses(values), rank=rank)
+    found = Collected(tmp_path).one("run")
+    assert (found["row"]["state"], found["row"]["health"]["nonfinite"]) == ("non-finite", 2)
+    (chart,) = found["nonfinite"]["charts"]
+    assert chart["tag"].endswith(" (rank 2)")
+    assert (chart["affected"], chart["first_step"], found["nonfinite"]["affected"]) == (2, 4, 1)
+
+
 def test_a_loss_that_was_infinite_before_it_was_nan_is_called_neither(tmp_path: Path) -> None:
     for name, last in (("both", NAN), ("infinite", math.inf)):
         write_summary(tmp_path / name, losses({1: 1.0, 2: math.inf, 3: last}))

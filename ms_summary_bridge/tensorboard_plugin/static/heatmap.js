@@ -122,7 +122,7 @@ export class RanksCard {
     context.textBaseline = "middle";
     const every = Math.ceil(14 / line);
     data.ranks.forEach((rank, index) => {
-      if (index % every === 0) context.fillText(String(rank), 4, index * line + line / 2);
+      if (index % every === 0) context.fillText(String(rank), 4, Math.max(6, index * line + line / 2));
     });
     const y = line * data.ranks.length + FOOT / 2 + 2;
     context.fillText(`step ${data.steps[0]}`, left, y);
