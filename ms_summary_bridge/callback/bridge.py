@@ -430,6 +430,11 @@ class SummaryBridge(HookNames, Callback, UserValues):
                 name = type(other).__name__
                 if isinstance(other, SummaryCollector) and "mindformers" in sys.modules:
                     name += " (SummaryMonitor in a MindFormers YAML file)"
+                if isinstance(other, SummaryBridge):
+                    raise UsageError(
+                        "two SummaryBridge are in the list of callbacks: remove one; build_monitor_callbacks brings "
+                        "one, unless its configuration says backend: [local]"
+                    )
                 raise UsageError(
                     f"{name} is in the list of callbacks beside SummaryBridge, which replaces it: remove one"
                 )

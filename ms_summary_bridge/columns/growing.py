@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-__all__ = ["Columns", "GrowingColumns", "join_columns"]
+__all__ = ["Columns", "GrowingColumns", "join_columns", "keep_newest"]
 
 _TYPES: Final = (np.int32, np.int32, np.int64, np.float64, np.float64)
 _GATHERED: Final = 50_000  # scalars that are held as Python objects
@@ -142,3 +143,25 @@ def join_columns(parts: list[Columns]) -> Columns:
             for column, dtype in zip(columns, _TYPES, strict=True)
         )
     )
+
+
+def keep_newest(points: Columns, starts: Sequence[int]) -> Columns:
+    """Returns points without those that a training replaces which began after them, in a file of its own.
+
+    As in TensorBoard a series loses what is at the first step of the newer one or behind it. An evaluation, which has
+    one point, replaces none, nor does a writer that writes at the same time.
+
+    Args:
+        points: Of one run, in the order of writing.
+        starts: How many of them stand before each of the files.
+    """
+    if len({*starts} - {0, len(points.step)}) == 0:
+        return points
+    kept = np.ones(len(points.step), bool)
+    order = np.argsort(points.tag, kind="stable")
+    for places in np.split(order, np.flatnonzero(np.diff(points.tag[order])) + 1):
+        steps, times = points.step[places], points.wall_time[places]
+        for start, end in itertools.pairwise([*np.searchsorted(places, starts), len(places)]):
+            if start and end - start > 1 and times[start:end].min() >= times[:start].max():
+                kept[places[:start]] &= steps[:start] < steps[start:end].min()
+    return Columns(*(column[kept] for column in points))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import stat
 from collections import deque
@@ -30,6 +31,7 @@ from ms_summary_bridge.formats.plugin_data import WRITER_CONVERT, WRITER_LIVE
 from ms_summary_bridge.monitor.sinks.journal import JOURNAL
 from ms_summary_bridge.runs.archive import make_decoder
 from ms_summary_bridge.runs.log_files import CONVERT, LIVE, SOURCE, EnvelopeDecoder
+from ms_summary_bridge.values import Scalar
 
 __all__ = ["FILES", "FileFacts", "LogFacts", "look_at"]
 
@@ -63,6 +65,8 @@ class FileFacts(msgspec.Struct, frozen=True):
     """Whole events in what was read, beyond the version."""
     kinds: frozenset[str] = frozenset()
     tags: frozenset[str] = frozenset()
+    nonfinite: frozenset[str] = frozenset()
+    """Those of scalars of which every value is NaN or infinite."""
     steps: tuple[int, ...] = ()
     """Different steps in what was read, ascending."""
     last_time: float = 0.0
@@ -236,6 +240,8 @@ def _look_into(file: FileFacts, reader: EndReader, pids: Iterable[int]) -> FileF
         if not isinstance(event.content, FileVersion):
             events.append(event)
     values = [tagged for event in events if isinstance(event.content, Summary) for tagged in event.content.values]
+    read = [tagged for tagged in values if not tagged.derived]
+    scalars = [(tagged.tag, math.isfinite(tagged.value.value)) for tagged in read if isinstance(tagged.value, Scalar)]
     others = {event.content.kind for event in events if not isinstance(event.content, Summary)}
     return msgspec.structs.replace(
         file,
@@ -244,6 +250,7 @@ def _look_into(file: FileFacts, reader: EndReader, pids: Iterable[int]) -> FileF
         events=len(records) - bool(content) if events else 0,
         kinds=frozenset({tagged.value.kind for tagged in values} | others),
         tags=frozenset(tagged.tag for tagged in values),
+        nonfinite=frozenset(tag for tag, _ in scalars) - {tag for tag, is_finite in scalars if is_finite},
         steps=tuple(sorted({event.step for event in events if isinstance(event.content, Summary)})),
         last_time=max((event.wall_time for event in events), default=0.0),
         damage=f"at byte {damages[0].start:,}: {damages[0].reason}" if damages else "",

@@ -177,7 +177,9 @@ def _check_close(log: LogFacts, journals: list[JournalFacts], now: float) -> Ite
         elif any(one.header and not one.has_ended for one in journals):
             text = "closed; there is a journal without an end"
         else:
-            text = "closed as a training ends well"
+            closed = sum(file.mode == _CLOSED_MODE for file in modes)
+            of_all = f": {closed} of {counted(len(modes), 'file')} of MindSpore" if closed < len(log.data_files) else ""
+            text = f"closed as a training ends well{of_all}"
         yield good("files.close", text)
 
 
@@ -214,7 +216,10 @@ def _check_interval(log: LogFacts, journals: list[JournalFacts]) -> Finding:
     if len(steps) == 1 and longest.format == MINDSPORE and longest.role != CONVERT:
         text = f"interval: {longest.name} has step {steps[0]} alone: longer than the training so far"
         return fault("self.interval", "warning", text, "a smaller collect_freq (10 by default; epochs in sink mode)")
-    return good("self.interval", f"interval: steps {steps[0]} to {steps[-1]} were recorded")
+    first = min(file.steps[0] for file in log.data_files if file.steps)
+    last = max(file.steps[-1] for file in log.data_files if file.steps)
+    shown = f"steps {first} to {last} were" if first < last else f"step {first} was"
+    return good("self.interval", f"interval: {shown} recorded")
 
 
 def _check_passed(log: LogFacts, journals: list[JournalFacts], now: float) -> Finding:
@@ -225,6 +230,8 @@ def _check_passed(log: LogFacts, journals: list[JournalFacts], now: float) -> Fi
     in_start = any(one.beat is not None and one.beat.phase == START for one in journals)
     if waiting or (in_start and journals):
         return Finding("self.passed", "not known", "passed: no step has ended yet; the first one compiles", "")
+    if not journals and log.data_files and all(file.damage or file.problem for file in log.data_files):
+        return Finding("self.passed", "not known", "passed: nothing in the files can be read", "")
     if journals or log.data_files:
         text = "passed: it was made and never called with a step"
         return fault("self.passed", "wrong", text, f"{PASS_IT}; in your own loop monitor.step(...)")

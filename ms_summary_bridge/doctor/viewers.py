@@ -98,3 +98,11 @@ def check_tensorboard(log: LogFacts, packages: PackageFacts) -> Iterator[Finding
         mend = "collect_metric=True, a loss that is one number, and collect_freq below the number of steps"
         text = f"no scalar at the heads and tails of the files (No scalar data was found), but {kinds}"
         yield fault("tensorboard.scalars", "warning", text, mend)
+    blank = sorted({f"{tag} ({file.directory})" for file in data for tag in file.nonfinite})
+    if blank:
+        text = (
+            f"every value is NaN or infinite at the heads and tails of the files, so no line is drawn: {named(blank)}"
+        )
+        mend = f"ms-summary-bridge watch {log.target} --once names the step where a loss begins to be so; "
+        mend += "{rule: nonfinite, actions: [log, stop]} in alerts ends the next training there"
+        yield fault("tensorboard.finite", "warning", text, mend)

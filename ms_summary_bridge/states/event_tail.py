@@ -262,13 +262,14 @@ class EventTail(msgspec.Struct):
             if text.startswith("training ends"):
                 facts.take_end(End(wall_time, False, text))
             else:
-                facts.began = max(facts.began, wall_time)
+                facts.begin(wall_time)
 
     def _take_lineage(self, payload: bytes, facts: RankFacts) -> None:
         event = make_decoder(LINEAGE).decode(payload)
         content = event.content
         if content.kind == "dataset_graph":
             facts.awaits_lineage = True
+            facts.session = max(facts.session, event.wall_time)  # written as a training begins
         elif content.kind == "evaluation_lineage":
             facts.evaluated = max(facts.evaluated, event.wall_time)
         elif content.kind == "train_lineage" and isinstance(content, Opaque):

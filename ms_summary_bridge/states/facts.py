@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 import re
@@ -20,6 +21,7 @@ _MOST_POINTS: Final = 120
 _MOST_TIMES: Final = 30
 _MOST_LISTED: Final = 200
 _MOST_SERIES: Final = 100
+_MOST_HIGHEST: Final = 32
 _AFTER_END_SECS: Final = 5.0
 
 _LOSS: Final = re.compile(r"(?:^|[/_. ])loss(?:$|[/_. ])", re.IGNORECASE)
@@ -83,6 +85,13 @@ class LossSeries(msgspec.Struct):
         return since
 
     @property
+    def nonfinite_name(self) -> str:
+        """What those values are: `nan`, `inf` or `-inf`, and `not finite` where one became another; empty for none."""
+        last = itertools.takewhile(lambda value: not math.isfinite(value), reversed(self.values))
+        names = {*map(str, last)}
+        return "not finite" if len(names) > 1 else "".join(names)
+
+    @property
     def interval(self) -> int:
         """Steps from the last point but one to the last; 0 where there is one."""
         return abs(self.steps[-1] - self.steps[-2]) if len(self.steps) > 1 else 0
@@ -92,13 +101,14 @@ class RankFacts(msgspec.Struct):
     """What one process of a training wrote.
 
     Attributes:
-        last_step: The highest; None before there is one.
+        highest: `(wall_time, step)` of points that no later one has reached, the oldest and highest first.
         last_time: Seconds since the epoch, the newest sign of life.
         losses: By tag.
         numbers: The newest of each: learning rate, samples/s, tokens/s, seconds of a step, MiB of memory.
         times: `(step, wall_time)`, the newest.
         end: The newest end that was recorded.
-        began: Seconds since the epoch, when the newest session began.
+        began: Seconds since the epoch, when the newest session began, unless it has ended.
+        session: The same, whether it has ended or not.
         evaluated: Seconds since the epoch, when the newest lineage of an evaluation was written.
         awaits_lineage: Whether there is lineage that is written at the beginning of a training.
         has_lineage: Whether there is that which is written at its end.
@@ -111,13 +121,14 @@ class RankFacts(msgspec.Struct):
         milestones: `(step, wall_time, text)`, the newest.
     """
 
-    last_step: int | None = None
+    highest: list[tuple[float, int]] = msgspec.field(default_factory=list)
     last_time: float = 0.0
     losses: dict[str, LossSeries] = msgspec.field(default_factory=dict)
     numbers: dict[str, float] = msgspec.field(default_factory=dict)
     times: deque[tuple[int, float]] = msgspec.field(default_factory=lambda: deque(maxlen=_MOST_TIMES))
     end: End | None = None
     began: float = 0.0
+    session: float = 0.0
     evaluated: float = 0.0
     awaits_lineage: bool = False
     has_lineage: bool = False
@@ -129,6 +140,12 @@ class RankFacts(msgspec.Struct):
     has_journal: bool = False
     milestones: deque[tuple[int, float, str]] = msgspec.field(default_factory=lambda: deque(maxlen=_MOST_LISTED))
 
+    @property
+    def last_step(self) -> int | None:
+        """The highest of the newest session, else of all; None before there is one."""
+        own = [step for time, step in self.highest if time >= self.session] or [step for _, step in self.highest]
+        return max(own, default=None)
+
     # ------------------------------------------------------------------ what is taken
 
     def live(self, wall_time: float) -> None:
@@ -136,10 +153,19 @@ class RankFacts(msgspec.Struct):
         if wall_time > self.last_time:
             self.last_time = wall_time
 
+    def begin(self, wall_time: float) -> None:
+        """Takes the beginning of a session."""
+        self.began = max(self.began, wall_time)
+        self.session = max(self.session, wall_time)
+
     def take_step(self, step: int, wall_time: float) -> None:
         """Takes a step that has values."""
-        if self.last_step is None or step > self.last_step:
-            self.last_step = step
+        if len(self.highest) == 1 and wall_time >= self.highest[0][0] and step >= self.highest[0][1]:
+            self.highest[0] = wall_time, step  # as almost always
+        elif not any(time >= wall_time and other >= step for time, other in self.highest):
+            self.highest = [one for one in self.highest if one[0] > wall_time or one[1] > step]
+            bisect.insort(self.highest, (wall_time, step))
+            del self.highest[1 : max(1, len(self.highest) - _MOST_HIGHEST)]
         if not self.times or (step > self.times[-1][0] and wall_time > self.times[-1][1]):
             self.times.append((step, wall_time))
         elif step < self.times[-1][0] and wall_time > self.times[-1][1]:  # another session, or a small file after it
@@ -258,7 +284,7 @@ class RankFacts(msgspec.Struct):
             lacks_lineage=self.awaits_lineage and not self.has_lineage,
             has_journal=self.has_journal,
             records_end=self.records_end,
-            nonfinite=str(bad.values[-1]) if bad is not None else "",
+            nonfinite=bad.nonfinite_name if bad is not None else "",
             nonfinite_step=since,
             nonfinite_count=bad.nonfinite_count if bad is not None else 0,
             loss_count=len(bad.values) if bad is not None else 0,

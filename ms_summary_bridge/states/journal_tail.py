@@ -161,7 +161,7 @@ class JournalTail(msgspec.Struct):
             self.is_alive = True
         if kind == "header":
             self.has_header = facts.has_journal = facts.records_end = True
-            facts.began = max(facts.began, wall_time)
+            facts.begin(wall_time)
             facts.host, facts.pid = _text(line.get("host")), _whole(line.get("pid"))
             self.stop = ""
             if facts.hang is not None and facts.hang[0] < wall_time:  # the watchdog's file may be read before this one

@@ -72,7 +72,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
         lacks_lineage: Whether the lineage that a training writes at its end is missing beside that of its beginning.
         has_journal: Whether there is a journal, in which an end would be.
         records_end: Whether what writes these files records an end at all.
-        nonfinite: What the newest loss is, where it is not finite: `nan`, `inf`, `-inf`.
+        nonfinite: What the newest losses are, where not finite: `nan`, `inf`, `-inf`; `not finite` for several.
         nonfinite_step: Since which step.
         nonfinite_count: How many of the last losses are not finite.
         loss_count: Of how many.
@@ -140,7 +140,7 @@ def _find_life(known: Evidence, now: float, stall_after: float | None) -> tuple[
             return "running", f"a file was begun after the end, and grows ({end.evidence})", expires
         return ("failed" if end.has_failed else "ended"), end.evidence, _FOREVER
     if known.is_empty:
-        return "unknown", "nothing is recorded yet", _FOREVER
+        return "unknown", "no scalar is there yet to tell it by", _FOREVER
     if known.hang is not None and known.last_time <= known.hang[0] + _AFTER_END_SECS:
         return "stalled", f"the watchdog: {known.hang[1]}", _FOREVER
     process = known.process

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from ms_summary_bridge.batches.reader import Batch
-from ms_summary_bridge.columns.growing import Columns, GrowingColumns
+from ms_summary_bridge.columns.growing import GrowingColumns, keep_newest
 from ms_summary_bridge.columns.read import iter_items
+from ms_summary_bridge.events import FileVersion
 from ms_summary_bridge.monitor.sinks.journal import read_journal
 from ms_summary_bridge.runs.logdir import Run
 from ms_summary_bridge.runs.reading import RunReading
@@ -93,18 +94,21 @@ class CurveReader:
 
 
 def read_run_curve(run: Run, tag: str) -> Curve:
-    """Returns steps, wall times and values of a tag's scalars in a run's event files, as they were written.
+    """Returns steps, wall times and values of a tag's scalars in a run's event files, in the order of writing.
 
     Raises:
         LogdirError: A file cannot be read.
     """
     columns = GrowingColumns(lambda other: other == tag)
+    starts: list[int] = []
     for item in iter_items(run, RunReading(), chunk_bytes=_CHUNK_BYTES):
         if isinstance(item, Batch):
             columns.add_batch(item)
+        elif isinstance(item.content, FileVersion):
+            starts.append(columns.rows)
         else:
             columns.add_event(item)
-    found: Columns = columns.take()
+    found = keep_newest(columns.take(), starts)
     return found.step, found.wall_time, found.value
 
 

@@ -6,6 +6,7 @@ Imports no tensorboard.
 from __future__ import annotations
 
 import math
+import os
 from typing import Any, Final
 
 import msgspec
@@ -16,8 +17,7 @@ from ms_summary_bridge.formats.sessions.session import Session
 from ms_summary_bridge.states.run_state import RankState
 from ms_summary_bridge.tensorboard_plugin.journal_facts import JournalFacts
 from ms_summary_bridge.tensorboard_plugin.page_run import PageRun
-from ms_summary_bridge.tensorboard_plugin.run_table import plain, read_session
-from ms_summary_bridge.tensorboard_plugin.series_facts import NonFinite
+from ms_summary_bridge.tensorboard_plugin.run_table import list_series, plain, read_session
 
 __all__ = ["describe_run"]
 
@@ -36,7 +36,7 @@ def describe_run(run: PageRun) -> dict[str, Any]:
     return {
         "directory": run.directory,
         "files": len(run.paths),
-        "bytes": sum(file.size for part in run.parts for file in part.run.sources),
+        "bytes": sum(_size_of(path) for path in run.paths),
         "events": sum(part.facts.events for part in run.parts),
         "lineage": _describe_lineage(run, session),
         "pipeline": _describe_pipeline(pipeline),
@@ -49,6 +49,13 @@ def describe_run(run: PageRun) -> dict[str, Any]:
         "journal": _describe_journal(run),
         "fault": run.fault,
     }
+
+
+def _size_of(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
 
 
 def _describe_rank(rank: RankState) -> dict[str, Any]:
@@ -80,18 +87,22 @@ def _describe_pipeline(event: bytes | None) -> dict[str, Any]:
 
 
 def _describe_nonfinite(run: PageRun) -> dict[str, Any]:
-    main = run.main
-    scalars = main.scalars or run.journal.scalars
-    series: list[tuple[str, str, NonFinite]] = [("histogram", tag, one) for tag, one in main.histograms.items()]
-    series += [("scalar", tag, one.nonfinite) for tag, one in scalars.items()]
+    series = list_series(run)
+    has_ranks = len({rank for rank, _, _, _ in series}) > 1
     affected = sorted(
-        (one for one in series if one[2].affected), key=lambda one: (one[2].first_step, one[1], one[0] == "scalar")
+        (one for one in series if one[3].affected), key=lambda one: (one[3].first_step, one[2], one[1] == "scalar")
     )
     charts = [
-        {"tag": tag, "kind": kind, **msgspec.structs.asdict(one), "points": _thin(one.points)}
-        for kind, tag, one in affected[:_MOST_CHARTS]
+        {
+            "tag": f"{tag} (rank {rank})" if has_ranks else tag,
+            "kind": kind,
+            **msgspec.structs.asdict(one),
+            "points": _thin(one.points),
+        }
+        for rank, kind, tag, one in affected[:_MOST_CHARTS]
     ]
-    return {"tags": len(series), "affected": len(affected), "charts": charts}
+    count = [len({(kind, tag) for _, kind, tag, _ in some}) for some in (series, affected)]
+    return {"tags": count[0], "affected": count[1], "charts": charts}
 
 
 def _thin(points: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:

@@ -12,7 +12,7 @@ import contextlib
 import os
 from collections import deque
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import numpy as np
@@ -20,7 +20,7 @@ import numpy as np
 from ms_summary_bridge.batches.histograms import Drawn
 from ms_summary_bridge.batches.reader import Batch, BatchReader
 from ms_summary_bridge.batches.shapes import Shapes
-from ms_summary_bridge.columns.growing import GrowingColumns
+from ms_summary_bridge.columns.growing import Columns, GrowingColumns
 from ms_summary_bridge.errors import BridgeError, EventDecodeError
 from ms_summary_bridge.events import Decoder, Event, FileVersion, Summary, TaggedValue
 from ms_summary_bridge.files.file_names import MINDSPORE
@@ -34,9 +34,12 @@ from ms_summary_bridge.runs.log_files import LogFile
 from ms_summary_bridge.runs.logdir import Run
 from ms_summary_bridge.runs.reading import RunReading, read_restored
 from ms_summary_bridge.runs.report import DamagedRange
-from ms_summary_bridge.states.facts import role_of
+from ms_summary_bridge.states.facts import is_of_evaluation, role_of
 from ms_summary_bridge.tensorboard_plugin.series_facts import NonFinite, ScalarFacts, Sparkline
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["RunFacts"]
 
@@ -115,6 +118,7 @@ class RunFacts:
         self.error = ""
         self._hparams: dict[str, bytes] = {}
         self._start_times: list[float] = []
+        self._begun: set[str] = set()  # losses that the file has which was begun last
 
     # ------------------------------------------------------------------ reading
 
@@ -226,6 +230,8 @@ class RunFacts:
         self.events += 1
         if isinstance(content, FileVersion):
             self._start_times.append(event.wall_time)
+            self._gather()
+            self._begun = set()
             return
         if event.wall_time > 0:  # zero where a writer gave none
             self._live(event.wall_time, event.wall_time)
@@ -257,9 +263,24 @@ class RunFacts:
         for part in np.split(order, places):
             tag = self._columns.tags[columns.tag[part[0]]]
             facts = self.scalars.setdefault(tag, ScalarFacts())
+            is_loss = role_of(tag) == "loss"
+            if is_loss and facts.count and tag not in self._begun and not is_of_evaluation(tag):
+                facts = self._begin_again(tag, facts, columns, part)
             steps, values = facts.add(columns.step[part], columns.wall_time[part], columns.value[part])
-            if role_of(tag) == "loss":
+            if is_loss:
+                self._begun.add(tag)
                 self.sparklines.setdefault(tag, Sparkline()).add(steps, values)
+
+    def _begin_again(self, tag: str, facts: ScalarFacts, columns: Columns, part: npt.NDArray[np.intp]) -> ScalarFacts:
+        """Forgets of a loss what the training in another file replaces, which began after its end."""
+        lowest, begins = int(columns.step[part].min()), float(columns.wall_time[part].min())
+        if begins < facts.last_time or lowest > facts.last_step:
+            return facts
+        self.sparklines[tag].replace(lowest)
+        if facts.first_step is None or lowest > facts.first_step:
+            return facts
+        self.scalars[tag] = ScalarFacts()
+        return self.scalars[tag]
 
     def _take_value(self, event: Event, tagged: TaggedValue) -> None:
         value, tag, step = tagged.value, tagged.tag, event.step

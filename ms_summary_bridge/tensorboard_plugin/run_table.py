@@ -38,7 +38,7 @@ A row:
     state       `reading` (not looked at yet), `non-finite`, `failed`, `stalled`, `running`, `ended`, `unknown`
     life        the same without regard to the loss, of a non-finite one
     evidence    [text, ...], the strongest first: what the state is known by
-    last_step   the highest that was trained
+    last_step   the highest that was trained, by the newest of several trainings
     first_time, last_write, duration_secs
     rate        {unit: number}: `steps/s`, `samples/s`, `tokens/s`
     loss        null or {tag, last, last_step, best, best_step, count, nonfinite, spark: [[step, value], ...]}, at most
@@ -101,16 +101,15 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ms_summary_bridge.formats.sessions.session import EVAL, HParam, Session
-from ms_summary_bridge.states.facts import role_of
+from ms_summary_bridge.states.facts import likeliest, role_of
 from ms_summary_bridge.states.run_state import RankState
 from ms_summary_bridge.tensorboard_plugin.page_run import PageRun
 from ms_summary_bridge.tensorboard_plugin.run_facts import RunFacts
-from ms_summary_bridge.tensorboard_plugin.series_facts import ScalarFacts, Sparkline
+from ms_summary_bridge.tensorboard_plugin.series_facts import NonFinite, ScalarFacts, Sparkline
 
-__all__ = ["describe_row", "plain", "read_session", "summarize_settings"]
+__all__ = ["describe_row", "list_series", "plain", "read_session", "summarize_settings"]
 
-_LIKELY: Final = ("loss/auto", "loss", "train/loss", "monitor/loss", "train_loss")
-_LOWER_IS_BETTER: Final = ("loss", "error", "err", "perplexity", "ppl", "mae", "mse", "rmse")
+_LOWER_IS_BETTER: Final = ("loss", "error", "err", "perplexity", "ppl", "mae", "mse", "rmse", "wer", "cer")
 _MOST_PROBLEMS: Final = 20
 
 
@@ -122,7 +121,8 @@ def describe_row(run: PageRun) -> dict[str, Any]:
     state, main = run.state, run.main
     name, life, evidence = _describe_state(run)
     session = read_session(run)
-    steps = [part.facts.last_step for part in run.parts] + [state.step if state is not None else None]
+    known = None if state is None else state.step
+    steps = [part.facts.last_step for part in run.parts] if known is None else [known]
     first, last = run.first_time, run.last_time
     formats = {part.run.format for part in run.parts} | ({"journal"} if run.journals else set())
     return {
@@ -161,7 +161,7 @@ def _describe_state(run: PageRun) -> tuple[str, str, list[str]]:
         return "reading", "reading", ["it has not been looked at yet"]
     if any(part.run.graph_files for part in run.parts):  # written once, before the first step
         return "unknown", "unknown", ["a graph file alone does not say whether the training runs"]
-    return "unknown", "unknown", ["nothing is recorded yet"]
+    return "unknown", "unknown", ["no scalar is there yet to tell it by"]
 
 
 def _rate(run: PageRun) -> dict[str, float]:
@@ -200,7 +200,7 @@ def _find_loss(
             return state.loss_tag, facts.scalars[state.loss_tag], facts.sparklines[state.loss_tag]
     for facts in (main, run.journal):
         if facts.sparklines:
-            tag = min(facts.sparklines, key=lambda one: (_LIKELY.index(one) if one in _LIKELY else len(_LIKELY), one))
+            tag = min(facts.sparklines, key=lambda one: (likeliest(one), one))
             return tag, facts.scalars[tag], facts.sparklines[tag]
     return "", None, None
 
@@ -261,20 +261,33 @@ def _count(number: int, name: str) -> str:
     return f"{number} {name}" + ("s" if number != 1 else "")
 
 
-def _nonfinite_series(run: PageRun) -> list[tuple[str, tuple[int, int]]]:
-    """Returns the tags with points that are not finite: how many, and the first step; the journal's where no file's."""
-    found: dict[str, tuple[int, int]] = {}
+def list_series(run: PageRun) -> list[tuple[int, str, str, NonFinite]]:
+    """Returns `(rank, kind, tag, what was not finite)` of the series of all ranks; journals' where no file has scalars.
+
+    The kind is `scalar` or `histogram`.
+    """
+    found: list[tuple[int, str, str, NonFinite]] = []
     for part in run.parts:
-        series = [*part.facts.histograms.items()]
-        series += [(tag, facts.nonfinite) for tag, facts in part.facts.scalars.items()]
-        for tag, counts in series:
-            if counts.affected:
-                affected, step = found.get(tag, (0, counts.first_step))
-                found[tag] = affected + counts.affected, min(step, counts.first_step)
-    if not found:
-        for tag, facts in run.journal.scalars.items():
-            if facts.nonfinite.affected:
-                found[tag] = facts.nonfinite.affected, facts.nonfinite.first_step
+        rank = part.run.rank or 0
+        found += [(rank, "histogram", tag, one) for tag, one in part.facts.histograms.items()]
+        found += [(rank, "scalar", tag, one.nonfinite) for tag, one in part.facts.scalars.items()]
+    if not any(kind == "scalar" for _, kind, _, _ in found):
+        for journal in run.journals:
+            named = journal.header.get("rank")
+            found += [
+                (named if isinstance(named, int) else 0, "scalar", tag, one.nonfinite)
+                for tag, one in journal.scalars.items()
+            ]
+    return found
+
+
+def _nonfinite_series(run: PageRun) -> list[tuple[str, tuple[int, int]]]:
+    """Returns the tags with points that are not finite: how many, and the first step."""
+    found: dict[str, tuple[int, int]] = {}
+    for _, _, tag, counts in list_series(run):
+        if counts.affected:
+            affected, step = found.get(tag, (0, counts.first_step))
+            found[tag] = affected + counts.affected, min(step, counts.first_step)
     return sorted(found.items())
 
 

@@ -161,6 +161,14 @@ class Sparkline:
             self._points = [(one[0], _mean(one[1], two[1])) for one, two in pairs]
             self._size *= 2
 
+    def replace(self, step: int) -> None:
+        """Forgets the points at and behind a step, since a training that began again replaces them."""
+        if self._open is not None and self._open[0] >= step:
+            self._open = None
+        self._points = [point for point in self._points if point[0] < step]
+        if not self._points and self._open is None:
+            self._size = 1
+
     def plain(self) -> list[tuple[int, float | None]]:
         """Returns `(step, value)`; null where none was finite. So small a line shows no more than four digits."""
         points = list(self._points)

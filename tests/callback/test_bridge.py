@@ -631,6 +631,7 @@ def test_a_collector_beside_it_is_refused_before_the_first_step(scenarios: Scena
     for order, message, count, writers in answer["answers"]:
         assert message.startswith("UsageError"), order
         assert "remove one" in message
+        assert ("build_monitor_callbacks" in message) == (order == "two bridges"), "which brings one of its own"
         assert (count, writers) == (0, 0), order
     assert answer["steps"] == []
     assert answer["count"] == 0

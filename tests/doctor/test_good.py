@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -108,6 +109,19 @@ def test_a_log_of_tensorboardx_and_its_conversion(tmp_path: Path) -> None:
     assert_good(tmp_path / "log")
     convert_logdir(str(tmp_path / "log"), str(tmp_path / "ms"))
     assert_good(tmp_path / "ms")
+
+
+def test_of_a_tree_no_file_speaks_for_all(summary_dir: Path, tmp_path: Path) -> None:
+    shutil.copytree(summary_dir, tmp_path / "ms")
+    with SummaryWriter(str(tmp_path / "torch")) as writer:
+        for step, loss in ((0, math.nan), (70_000, 0.1)):
+            writer.add_scalar("loss", loss, step)
+    found = assert_good(tmp_path)
+    assert found["files.close"].text == "closed as a training ends well: 1 of 1 file of MindSpore"
+    assert found["self.interval"].text == "interval: steps 0 to 70000 were recorded"
+    with SummaryWriter(str(tmp_path / "single")) as writer:
+        writer.add_scalar("loss", 0.1, 7)
+    assert assert_good(tmp_path / "single")["self.interval"].text == "interval: step 7 was recorded"
 
 
 def test_a_single_file(tmp_path: Path) -> None:

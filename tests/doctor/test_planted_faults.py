@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import shutil
@@ -285,6 +286,11 @@ def plant_no_scalar(path: Path) -> Path:
     return path
 
 
+def plant_nan_alone(path: Path) -> Path:
+    write_summary(path, [event(step, ("loss", scalar(math.nan)), ("lr", scalar(0.1))) for step in range(1, 5)])
+    return path
+
+
 def plant_one_step(path: Path) -> Path:
     write_summary(path, scalars("loss", [1]))
     return path
@@ -360,7 +366,7 @@ PLANTS: dict[Plant, tuple[str, str, str, set[str]]] = {
     plant_packed: ("files.found", "wrong", "unpack", set()),
     plant_version_only: ("files.empty", "wrong", "collect_freq", {"self.passed"}),
     plant_damage: ("files.damage", "wrong", "convert", set()),
-    plant_garbage: ("files.damage", "wrong", "inspect", {"self.passed"}),
+    plant_garbage: ("files.damage", "wrong", "inspect", set()),
     plant_damage_in_the_tail: ("files.damage", "wrong", "convert", set()),
     plant_cut: ("files.tail", "warning", "copy it again", set()),
     plant_zeros: ("files.padding", "warning", "convert", set()),
@@ -374,6 +380,7 @@ PLANTS: dict[Plant, tuple[str, str, str, set[str]]] = {
     plant_two_writers: ("files.order", "warning", "a directory for each training", set()),
     plant_link: ("mindinsight.links", "warning", "the directory that the link leads to", set()),
     plant_no_scalar: ("tensorboard.scalars", "warning", "collect_metric", set()),
+    plant_nan_alone: ("tensorboard.finite", "warning", "rule: nonfinite", set()),
     plant_one_step: ("self.interval", "warning", "collect_freq", set()),
     plant_open_file: ("files.close", "warning", "SIGTERM", set()),
     plant_damaged_archive: ("ours.archive", "wrong", "--force", set()),

@@ -51,6 +51,18 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 # ------------------------------------------------------------------ rows
 
 
+def test_of_trainings_in_one_directory_the_newest_has_the_row(tmp_path: Path) -> None:
+    for late, losses in ((0, [3.0, 2.0, 1.0, 0.1]), (100, [4.0, 0.5, 0.7])):
+        values = [[("loss", scalar(one)), ("lr", scalar(late))] for one in losses]
+        points = [event(step, *both, wall_time=START + late + step) for step, both in enumerate(values, 1)]
+        write_summary(tmp_path / "run", points, seconds=START + late)
+    write_summary(tmp_path / "run", [event(1, ("lr", scalar(7)), wall_time=START + 200)], seconds=START + 200)
+    (row,) = list_run_rows(tmp_path).rows
+    assert (row.best_loss, row.best_step, row.last_loss) == (0.5, 2, pytest.approx(0.7))
+    lr = read_training(*find_trainings(str(tmp_path))).series["lr"]
+    assert (lr.steps.tolist(), lr.values.tolist()) == ([1, 2, 3], [7, 100, 100]), "a point alone replaces no more"
+
+
 def test_three_hundred_runs_are_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = random.Random(1)
     best = {}

@@ -602,8 +602,49 @@ def test_numbers_are_written_as_people_write_them(dashboard: Dashboard) -> None:
         }"""
     )
     expected = {"State": ["left", 1, True], "Health": ["left", 1, True]}
+    age_seen = frame.locator("tr[data-key='lenet/fast'] td").nth([*aligned].index("Age") - 1)
+    assert (age_seen.get_attribute("title") or "").startswith("20"), "when it was"
     expected |= {title: ["right", 0, True] for title in ("Last loss", "Best loss", "Last step", "learning_rate")}
     assert {title: aligned[title] for title in expected} == expected
+
+
+def test_words_and_axes_hold_for_all_values(dashboard: Dashboard) -> None:
+    frame = dashboard.open()
+    words, axes, tops = frame.evaluate(
+        """async () => {
+        const load = (name) => import(new URL(name, document.baseURI));
+        const {betterWay, findColumns, stateBadge} = await load('columns.js');
+        const {notFinite} = await load('format.js');
+        const {Plot} = await load('plot.js');
+        const rows = [{settings: {lr: 1}, eval: {}, formats: [], ranks: 1}];
+        const columns = findColumns(rows, [{name: 'lr', known: 1, distinct: 1, usual: 1}], () => 0);
+        const states = [['non-finite', 'inf'], ['non-finite', 'nan'], ['ended', 1]];
+        const words = [
+            ...['answer_accuracy', 'val/wer', 'eval_loss', 'mAP', 'valloss'].map(betterWay),
+            columns.find((one) => one.id === 'set:lr').tip,
+            ...states.map((one) => stateBadge(...one).textContent), notFinite('-inf'), notFinite('nan'),
+        ];
+        const plot = new Plot('test', 300);
+        document.body.append(plot.root);
+        const axes = [];
+        for (const size of [4e36, 1e-12, 3]) {
+            const curve = {key: String(size), name: '', colour: '#000', xs: [0, 1, 2, 3], ys: [size, 0, size, 0]};
+            const marks = [1, 1, 3].map((x) => ({x, kind: 'end', text: ''}));
+            plot.draw({curves: [curve], axis: 'step', log: false, marks});
+            await new Promise(requestAnimationFrame);
+            axes.push(plot.chart.axes.map((axis) => axis._values.filter(Boolean)));
+        }
+        const tops = [...plot.root.querySelectorAll('.happening')].map((one) => one.style.top);
+        plot.root.remove();
+        return [words, axes, tops];
+        }"""
+    )
+    tip = "lr: 1 value in 1 run, most have 1"
+    assert words == [1, -1, -1, 1, -1, tip, "Inf loss", "NaN loss", "ended", "-Inf", "NaN"]
+    for steps, values in axes:
+        assert steps == ["0", "1", "2", "3"], "there is no half of a step"
+        assert len(values) >= 4, "whatever its size, a value can be read"
+    assert tops == ["0px", "12px", "0px"], "nothing that happened at one step hides the other"
 
 
 def test_a_run_that_went_astray_does_not_flatten_the_others(dashboard: Dashboard) -> None:
@@ -625,7 +666,7 @@ def test_a_run_that_went_astray_does_not_flatten_the_others(dashboard: Dashboard
     assert ranges[1:] == [None, None, None]
 
 
-@pytest.mark.parametrize("width", [1024, 390])
+@pytest.mark.parametrize("width", [1024, 700, 390])
 def test_nothing_is_off_the_screen(dashboard: Dashboard, width: int) -> None:
     """What is wider than its place is scrolled there; the page itself never is, and each button can be pressed."""
     for where in (
@@ -636,6 +677,8 @@ def test_nothing_is_off_the_screen(dashboard: Dashboard, width: int) -> None:
         frame = dashboard.open(where, width=width, height=800)
         frame.locator(".plot .u-over").first.wait_for()
         frame.locator(".changes p, .ranks tbody tr, .reading").first.wait_for()
+        if "check=" in where:
+            frame.get_by_text("Columns", exact=True).click()
         found = frame.evaluate(
             """() => {
             const all = [...document.querySelectorAll('button, input, select, summary, a, h2, h3, canvas, .plot')];

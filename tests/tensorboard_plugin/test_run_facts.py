@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from ms_summary_bridge.formats.protos import ms_pb
 from ms_summary_bridge.runs.report import encode_json
 from ms_summary_bridge.states.watcher import RunWatcher
 from ms_summary_bridge.tensorboard_plugin import run_collector
 from ms_summary_bridge.tensorboard_plugin.run_collector import RunCollector
 from tests.formats.test_lineage import eval_event, put_lineage, train_event
-from tests.mindspore_run import event, histogram, scalar, scalars, write_summary
+from tests.mindspore_run import event, histogram, image, scalar, scalars, write_summary
 from tests.monitor_run import Engine
 from tests.scripted import build_file, put, tensorboard_name
 from tests.tensorboard_plugin.test_dashboard import Collected, losses, write_showcase
@@ -85,6 +86,74 @@ def test_the_page_and_watch_judge_alike(tmp_path: Path) -> None:
     assert (rows["late"]["state"], rows["live"]["state"]) == ("stalled", "running")
 
 
+def test_of_a_training_that_began_again_the_newest_losses_are_shown(tmp_path: Path) -> None:
+    first, second, third = ({step: size / step for step in range(1, last)} for size, last in ((9, 65), (4, 17), (2, 9)))
+    begins = NOW - 5000
+    for values, late in ((first, 0), (second, 100)):
+        start = begins + late
+        points = [event(step, ("loss", scalar(one)), wall_time=start + step) for step, one in values.items()]
+        write_summary(tmp_path / "run", points, seconds=start)
+    collected = Collected(tmp_path)
+
+    def shown() -> tuple[list[int], list[int], tuple[float, int, int]]:
+        loss = collected.rows()["run"]["loss"]
+        answer = json.loads(encode_json(collected.collector.describe_series("loss", ["run"], 500)))
+        curve, spark = answer["series"][0], [step for step, _ in loss["spark"]]
+        return curve["steps"], spark, (loss["best"], loss["best_step"], loss["count"])
+
+    assert shown() == ([*range(1, 17)], [*range(1, 17)], (0.25, 16, 16)), "as TensorBoard draws it"
+    late = begins + 200  # a third one goes on from a checkpoint of the second
+    points = [event(step + 10, ("loss", scalar(one)), wall_time=late + step) for step, one in third.items()]
+    write_summary(tmp_path / "run", points, seconds=late)
+    write_summary(tmp_path / "run", [event(2, ("eval/loss", scalar(0.5)), wall_time=late + 99)], seconds=late + 99)
+    collected.look()
+    assert shown() == ([*range(1, 19)], [*range(1, 19)], (0.25, 16, 24))
+
+
+@pytest.mark.parametrize("has_end", [False, True])
+def test_the_last_step_is_that_of_the_newest_training(has_end: bool, tmp_path: Path) -> None:
+    lines: list[dict[str, Any]] = []
+    for begins, steps in ((NOW - 5000, 64), (NOW - 100, 16)):
+        lines.append({"kind": "header", "format": 1, "ranks": 1, "rank": 0, "wall_time": begins})
+        lines += [
+            {"kind": "sample", "step": step, "wall_time": begins + step, "rank": 0, "values": {"loss": 1.0}}
+            for step in range(1, steps + 1)
+        ]
+        lines += [{"kind": "end", "step": steps, "wall_time": begins + steps, "rank": 0}] if has_end else []
+    put(tmp_path / "run" / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
+    assert Collected(tmp_path).rows()["run"]["last_step"] == 16
+
+
+def test_the_last_step_is_that_of_the_newest_lineage(tmp_path: Path) -> None:
+    for start, steps in ((NOW - 5000, 64), (NOW - 4000, 16)):
+        write_summary(tmp_path / "run", scalars("loss", range(1, steps + 1), start=start), seconds=start)
+        begins = ms_pb.LineageEvent(wall_time=start, dataset_graph=ms_pb.DatasetGraph())
+        put_lineage(tmp_path / "run", begins.SerializeToString(), train_event(start + steps), seconds=start)
+    assert Collected(tmp_path).rows()["run"]["last_step"] == 16
+
+
+def test_two_writers_of_one_directory_replace_nothing(tmp_path: Path) -> None:
+    for number in range(2):
+        points = [event(step, ("loss", scalar(1.0)), wall_time=NOW - 900 + step) for step in range(number, 9 + number)]
+        write_summary(tmp_path / "run", points, seconds=NOW - 900 + number)
+    collected = Collected(tmp_path)
+    assert collected.rows()["run"]["loss"]["count"] == 18
+    answer = json.loads(encode_json(collected.collector.describe_series("loss", ["run"], 500)))
+    assert len(answer["series"][0]["steps"]) == 18
+
+
+def test_the_loss_of_a_row_is_the_training_s_own(tmp_path: Path) -> None:
+    values = {"eval_loss": scalar(9.0), "train_epoch_loss": scalar(1.0)}
+    write_summary(tmp_path / "run", [event(step, *values.items()) for step in range(3)])
+    assert Collected(tmp_path).rows()["run"]["loss"]["tag"] == "train_epoch_loss", "as in `watch`"
+
+
+def test_a_run_of_images_alone_is_not_said_to_have_nothing(tmp_path: Path) -> None:
+    write_summary(tmp_path / "run", [event(1, ("picture", image()))])
+    (words,) = Collected(tmp_path).rows()["run"]["evidence"]
+    assert words == "no scalar is there yet to tell it by"
+
+
 # ---------------------------------------------------------------- health
 
 
@@ -104,6 +173,25 @@ def test_nineteen_nan_losses_of_twenty_are_told_first(tmp_path: Path, finite: in
     assert (health["level"], health["nonfinite"], health["nonfinite_tags"]) == ("critical", 19, 1)
     assert health["nonfinite_step"] == (2 if finite == 1 else 1)
     assert "not finite" in health["text"] or "nan since step 2" in health["text"]
+
+
+def test_what_was_not_finite_on_another_rank_is_shown(tmp_path: Path) -> None:
+    for rank in range(3):
+        values = {step: NAN if rank == 2 and step > 3 else 1.0 for step in range(1, 6)}
+        write_summary(tmp_path / "run" / f"rank_{rank}", losses(values), rank=rank)
+    found = Collected(tmp_path).one("run")
+    assert (found["row"]["state"], found["row"]["health"]["nonfinite"]) == ("non-finite", 2)
+    (chart,) = found["nonfinite"]["charts"]
+    assert chart["tag"].endswith(" (rank 2)")
+    assert (chart["affected"], chart["first_step"], found["nonfinite"]["affected"]) == (2, 4, 1)
+
+
+def test_a_loss_that_was_infinite_before_it_was_nan_is_called_neither(tmp_path: Path) -> None:
+    for name, last in (("both", NAN), ("infinite", math.inf)):
+        write_summary(tmp_path / name, losses({1: 1.0, 2: math.inf, 3: last}))
+    found = {name: row["evidence"][0] for name, row in Collected(tmp_path).rows().items()}
+    assert found["both"].startswith("the loss is not finite since step 2 ")
+    assert found["infinite"].startswith("the loss is inf since step 2 ")
 
 
 def test_values_of_scalars_and_histograms_count(tmp_path: Path) -> None:
@@ -133,6 +221,7 @@ def test_a_broken_run_says_what_is_wrong(tmp_path: Path) -> None:
     for name in rows:
         assert rows[name]["state"] == "unknown"
         assert collected.one(name)["reading"]["problems"] == rows[name]["health"]["problems"]
+    assert [collected.one(name)["bytes"] for name in ("bad", "empty")] == [40, 0]
 
 
 # ---------------------------------------------------------------- only what is new

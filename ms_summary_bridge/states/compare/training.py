@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ms_summary_bridge.batches.reader import Batch
-from ms_summary_bridge.columns.growing import GrowingColumns
+from ms_summary_bridge.columns.growing import GrowingColumns, keep_newest
 from ms_summary_bridge.columns.read import iter_items, problems_of
 from ms_summary_bridge.columns.table import ScalarTable
 from ms_summary_bridge.errors import BridgeError, ReadError
@@ -137,6 +137,7 @@ def _read_run(run: Run, training: Training) -> None:
     lineage: dict[str, bytes] = {}
     sessions: dict[str, bytes] = {}
     starts: list[float] = []
+    places: list[int] = []  # how many scalars stand before each file
     try:
         for item in iter_items(run, reading):
             if isinstance(item, Batch):
@@ -146,6 +147,7 @@ def _read_run(run: Run, training: Training) -> None:
             content = item.content
             if isinstance(content, FileVersion):
                 starts.append(item.wall_time)
+                places.append(columns.rows)
             elif isinstance(content, Opaque) and content.kind in SESSION_KINDS:
                 lineage[content.kind] = content.payload
             elif isinstance(content, Opaque) and content.kind == "dataset_graph":
@@ -158,8 +160,9 @@ def _read_run(run: Run, training: Training) -> None:
     except ReadError as error:
         training.problems.append(f"run {run.name}: {error}")
     training.problems += problems_of(reading)
-    table = ScalarTable([run.name], columns.tags, columns.take(), [])
-    times = [*starts, float(np.min(table.wall_time, where=table.wall_time > 0, initial=math.inf))]
+    points = columns.take()
+    times = [*starts, float(np.min(points.wall_time, where=points.wall_time > 0, initial=math.inf))]
+    table = ScalarTable([run.name], columns.tags, keep_newest(points, places), [])
     known = [moment for moment in [training.first_record, *times] if moment is not None and 0 < moment < math.inf]
     training.first_record = min(known, default=None)
     for tag in table.tags:

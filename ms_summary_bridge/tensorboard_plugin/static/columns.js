@@ -1,7 +1,7 @@
 // The columns of the table: what each shows, how it is sorted, and which a person has chosen.
 
 import { drawn, element } from "./dom.js";
-import { age, brief, duration, exact, isNumber, moment, plural } from "./format.js";
+import { age, brief, duration, exact, isNumber, moment, notFinite, plural } from "./format.js";
 
 /** @typedef {import("./types").Row} Row */
 /** @typedef {import("./types").Column} Column */
@@ -13,17 +13,22 @@ const KIND_WIDTH = { badge: 110, spark: 116, number: 90, text: 90 };
 const MOST_MEASURED = 300;
 const MOST_SETTINGS = 12;
 const MOST_EVALUATIONS = 4;
+const LESS_IS_BETTER = new Set(["loss", "error", "err", "perplexity", "ppl", "mae", "mse", "rmse", "wer", "cer"]);
 const STATE_WORDS = /** @type {Record<string, string>} */ ({ "non-finite": "NaN loss" });
 
-/** @param {string} state */
-export function stateBadge(state) {
-  return element("span", { class: `badge state ${state}` }, STATE_WORDS[state] ?? state);
+/**
+ * @param {string} state
+ * @param {unknown} loss the last one, which says what it is where it is no number
+ */
+export function stateBadge(state, loss) {
+  const word = state === "non-finite" && /^-?inf$/.test(String(loss)) ? "Inf loss" : STATE_WORDS[state] ?? state;
+  return element("span", { class: `badge state ${state}` }, word);
 }
 
 /** @param {Row} row */
 export function healthBadge(row) {
   const { level, text, problems } = row.health;
-  if (level === "ok") return element("span", { class: "badge quiet", title: "no alarm, no NaN, no damage" }, "ok");
+  if (level === "ok") return element("span", { class: "badge quiet", title: "no alarm, no NaN or infinite value, no damage" }, "ok");
   return element("span", { class: `badge ${level}`, title: [text, ...problems].join("\n") }, healthText(row));
 }
 
@@ -34,7 +39,7 @@ export function healthBadge(row) {
  */
 export function healthText({ health }) {
   const { alarms, nonfinite, damaged, problems, level } = health;
-  const parts = [nonfinite ? `${nonfinite} NaN` : "", alarms ? plural(alarms, "alarm") : "", damaged ? `${damaged} damaged` : problems.length ? "unread file" : ""];
+  const parts = [nonfinite ? `${nonfinite} NaN/Inf` : "", alarms ? plural(alarms, "alarm") : "", damaged ? `${damaged} damaged` : problems.length ? "unread file" : ""];
   return parts.filter(Boolean).join(" · ") || (level === "ok" ? "ok" : health.text || level);
 }
 
@@ -75,7 +80,7 @@ function sparkline(points) {
  */
 function numberWithStep(value, step, base, better) {
   if (value === null || value === undefined) return [element("span", { class: "soft" }, "–")];
-  const parts = [isNumber(value) ? brief(value) : element("span", { class: "bad strong" }, String(value))];
+  const parts = [isNumber(value) ? brief(value) : element("span", { class: "bad strong" }, notFinite(value))];
   if (step !== null) parts.push(" ", element("span", { class: "soft" }, `at ${step}`));
   parts.push(...difference(value, base, better));
   return parts;
@@ -98,7 +103,7 @@ export function difference(value, base, better) {
  * @returns {-1 | 0 | 1} which way an evaluation is better
  */
 export function betterWay(name) {
-  return /loss|error|perplexity|ppl|mse|mae|rmse|wer|cer/i.test(name) ? -1 : 1;
+  return name.toLowerCase().split(/[/_. -]/).some((part) => LESS_IS_BETTER.has(part) || part.endsWith("loss")) ? -1 : 1;
 }
 
 /**
@@ -114,7 +119,7 @@ export function findColumns(rows, settings, now) {
   /** @param {Partial<Column> & {id: string, title: string}} given @returns {Column} */
   const make = (given) => ({ kind: "number", group: "run", tip: "", read: () => null, distinct: many, better: 0, ...given });
   return [
-    make({ id: "state", title: "State", kind: "badge", read: (row) => STATES.indexOf(row.state), show: (row) => [stateBadge(row.state)],
+    make({ id: "state", title: "State", kind: "badge", read: (row) => STATES.indexOf(row.state), show: (row) => [stateBadge(row.state, row.loss?.last)],
       tip: "What evidence says: the lineage's end, the journal, the last beat, the run's own pace" }),
     make({ id: "health", title: "Health", kind: "badge", read: (row) => ["critical", "warning", "ok"].indexOf(row.health.level),
       show: (row) => [healthBadge(row)], tip: "Alarms, values that are not finite, damaged files" }),
@@ -150,7 +155,7 @@ function settingColumn(setting, rows) {
   const isText = rows.some((row) => typeof row.settings[name] === "string");
   return {
     id: `set:${name}`, title: name, kind: isText ? "text" : "number", group: "setting", better: 0, distinct: setting.distinct,
-    tip: `${name}: ${setting.distinct} values in ${setting.known} runs, most have ${exact(setting.usual)}`,
+    tip: `${name}: ${plural(setting.distinct, "value")} in ${plural(setting.known, "run")}, most have ${exact(setting.usual)}`,
     read: (row) => row.settings[name] ?? null,
   };
 }

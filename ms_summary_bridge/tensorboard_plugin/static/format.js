@@ -39,6 +39,15 @@ export function exact(value) {
   return String(Number(value.toPrecision(7)));
 }
 
+/**
+ * What a number is that is none, as people write it; the server says `nan`, `inf` and `-inf`.
+ *
+ * @param {unknown} value
+ */
+export function notFinite(value) {
+  return String(value).replace("nan", "NaN").replace("inf", "Inf");
+}
+
 /** @param {number} part */
 const two = (part) => String(part).padStart(2, "0");
 

@@ -65,7 +65,7 @@ export class RanksCard {
       this.load(`${Math.random()}`).catch(this.fail);
     }) : "");
     this.table.replaceChildren(...run.ranks.map((rank) => element("tr", {},
-      element("th", { scope: "row" }, String(rank.rank)), element("td", {}, stateBadge(rank.state)), element("td", { class: "number" }, brief(rank.step)),
+      element("th", { scope: "row" }, String(rank.rank)), element("td", {}, stateBadge(rank.state, rank.loss)), element("td", { class: "number" }, brief(rank.step)),
       element("td", { class: "number", title: rank.loss_step === null ? null : `step ${rank.loss_step}` }, brief(rank.loss) || "–"),
       element("td", { class: "number" }, rank.rate === null ? "–" : `${brief(Number(rank.rate.toPrecision(3)))} ${rank.rate_unit}`),
       element("td", { class: "number" }, rank.memory === null ? "–" : brief(rank.memory)),
@@ -122,7 +122,7 @@ export class RanksCard {
     context.textBaseline = "middle";
     const every = Math.ceil(14 / line);
     data.ranks.forEach((rank, index) => {
-      if (index % every === 0) context.fillText(String(rank), 4, index * line + line / 2);
+      if (index % every === 0) context.fillText(String(rank), 4, Math.max(6, index * line + line / 2));
     });
     const y = line * data.ranks.length + FOOT / 2 + 2;
     context.fillText(`step ${data.steps[0]}`, left, y);

@@ -2,7 +2,7 @@
 
 import { extremes, meanCurve, onAxis, PALETTE, smooth, usualRange } from "./curves.js";
 import { button, element, select, tick } from "./dom.js";
-import { brief } from "./format.js";
+import { brief, isNumber, plural } from "./format.js";
 import { Plot } from "./plot.js";
 import { chartCsv, chartPicture } from "./save.js";
 import { groupOf } from "./query.js";
@@ -89,7 +89,7 @@ export class Overlay {
   drawTags() {
     const tags = this.knowledge.tags.slice(0, 1000);
     if (this.tags.childElementCount === tags.length) return;
-    this.tags.replaceChildren(...tags.map((one) => element("option", { value: one.tag }, `${one.runs} runs`)));
+    this.tags.replaceChildren(...tags.map((one) => element("option", { value: one.tag }, plural(one.runs, "run"))));
   }
 
   /** @returns {View} */
@@ -173,7 +173,7 @@ class ChartCard {
    * @param {[number, number]} limits
    */
   tellOutside(curves, [low, high]) {
-    const outside = curves.filter(({ ys }) => !ys.some((value) => value !== null && value >= low && value <= high));
+    const outside = curves.filter(({ ys }) => ys.some(isNumber) && !ys.some((value) => value !== null && value >= low && value <= high));
     if (outside.length) this.empty.textContent = `Far from all others, and shown with “outliers”: ${outside.map((curve) => curve.name).join(", ")}.`;
   }
 

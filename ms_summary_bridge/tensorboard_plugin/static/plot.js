@@ -10,6 +10,11 @@ import uPlot from "./vendor/uplot.js";
 /** @typedef {{curves: Curve[], axis: string, log: boolean, marks?: Mark[], broken?: [number, number][], limits?: [number, number] | null}} Drawing */
 
 const BROKEN_HEIGHT = 8;
+const MARK_HEIGHT = 12;
+/** Distances of an axis's ticks: those that uPlot has end at 1e32, and a loss that goes astray at 3e38. */
+const DISTANCES = Array.from({ length: 71 }, (_, index) => index - 32).flatMap((power) => [1, 2, 2.5, 5].map((part) => Number(`${part}e${power}`)));
+/** There is no half of a step. */
+const WHOLE_DISTANCES = DISTANCES.filter(Number.isInteger);
 
 export class Plot {
   /**
@@ -81,8 +86,9 @@ export class Plot {
       width: Math.max(200, this.root.clientWidth), height: this.height, series, bands, legend: { show: false },
       scales: { x: { time: false }, y: { distr: log ? 3 : 1, ...(limits && !log ? { range: /** @type {[number, number]} */ (limits) } : {}) } },
       axes: [
-        { stroke: () => colour("soft"), grid, ticks: grid, font, size: 34, values: (_, ticks) => ticks.map((tick) => (axis === "time" ? duration(tick) : brief(tick))) },
-        { stroke: () => colour("soft"), grid, ticks: grid, font, size: 62, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : brief(tick))) },
+        { stroke: () => colour("soft"), grid, ticks: grid, font, size: 34, incrs: axis === "time" ? undefined : WHOLE_DISTANCES,
+          values: (_, ticks) => ticks.map((tick) => (axis === "time" ? duration(tick) : brief(tick))) },
+        { stroke: () => colour("soft"), grid, ticks: grid, font, size: 62, incrs: log ? undefined : DISTANCES, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : brief(tick))) },
       ],
       cursor: { drag: { x: true, y: false }, focus: { prox: 24 }, dataIdx: nearest },
       focus: { alpha: 0.35 },
@@ -138,11 +144,16 @@ export class Plot {
     const marks = this.drawing?.marks ?? [];
     chart.over.querySelectorAll(".happening").forEach((old) => old.remove());
     const width = chart.bbox.width / window.devicePixelRatio;
+    /** @type {Map<number, number>} */
+    const many = new Map(); // what happened at one step stands one below the other
     for (const mark of marks) {
       const left = chart.valToPos(mark.x, "x");
       if (!(left >= -1 && left <= width + 1)) continue;
+      const above = many.get(mark.x) ?? 0;
+      many.set(mark.x, above + 1);
       const made = element("span", { class: `happening ${mark.kind}`, title: mark.text });
       made.style.left = `${left}px`;
+      made.style.top = `${Math.min(above * MARK_HEIGHT, chart.over.clientHeight / 2)}px`;
       chart.over.append(made);
     }
   }

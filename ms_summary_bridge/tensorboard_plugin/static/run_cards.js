@@ -1,7 +1,7 @@
 // What a run's page tells in words: facts, alarms, damage, lineage, numbers of its tags.
 
 import { button, card, element, foldedCard, pairs } from "./dom.js";
-import { brief, duration, exact, moment, plural, size } from "./format.js";
+import { brief, duration, exact, moment, notFinite, plural, size } from "./format.js";
 import { stateBadge } from "./columns.js";
 
 /** @typedef {import("./types").Run} Run */
@@ -14,7 +14,7 @@ export function factsCard(run) {
   const { row, lineage } = run;
   /** @type {[string, import("./dom.js").Child][]} */
   const facts = [
-    ["State", element("span", {}, stateBadge(row.state), ` ${row.evidence[0] ?? ""}`)],
+    ["State", element("span", {}, stateBadge(row.state, row.loss?.last), ` ${row.evidence[0] ?? ""}`)],
     ["Directory", run.directory],
   ];
   if (run.files) {
@@ -98,7 +98,7 @@ export function metricsCard({ metrics }, choose) {
   if (!metrics.length) return foldedCard("Metrics", "No scalar is recorded for this run yet.");
   const heads = ["Metric", "Last", "Lowest", "Highest", "Mean", "Points"];
   /** @param {unknown} value @param {number | null} step */
-  const cell = (value, step) => element("td", { class: "number", title: exact(value) }, brief(value) || "–",
+  const cell = (value, step) => element("td", { class: "number", title: exact(value) }, typeof value === "string" ? notFinite(value) : brief(value) || "–",
     step === null ? null : element("span", { class: "soft" }, ` at ${step}`));
   const lines = metrics.slice(0, MOST_METRICS).map((one) => element("tr", {},
     element("th", { scope: "row" }, element("button", { type: "button", class: "name", title: `Draw ${one.tag}`, click: () => choose(one.tag) }, one.tag)),
@@ -119,7 +119,7 @@ export function milestonesCard({ timeline }) {
   const lines = timeline.map((one) => element("tr", {},
     element("td", {}, element("span", { class: `happening-kind ${one.kind} ${one.severity}` }, one.kind)),
     element("td", { class: "key" }, one.step === null ? "" : `step ${one.step}`), element("td", { class: "key" }, moment(one.wall_time)),
-    element("td", {}, one.tag ? element("b", {}, `${one.tag}: `) : null, one.text)));
+    element("td", {}, one.tag && !one.text.startsWith(`${one.tag} `) ? element("b", {}, `${one.tag}: `) : null, one.text)));
   return card(`Time line (${timeline.length})`, scroll("Time line", element("table", { class: "happenings" }, element("tbody", {}, ...lines))));
 }
 

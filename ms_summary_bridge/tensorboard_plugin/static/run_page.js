@@ -89,7 +89,7 @@ export class RunPage {
     this.shown = text;
     const { row } = run;
     this.title.textContent = row.name;
-    this.badges.replaceChildren(stateBadge(row.state), " ", healthBadge(row), " ", element("span", { class: "soft" }, row.evidence[0] ?? ""));
+    this.badges.replaceChildren(stateBadge(row.state, row.loss?.last), " ", healthBadge(row), " ", element("span", { class: "soft" }, row.evidence[0] ?? ""));
     this.links.replaceChildren(pageLinks(row));
     this.fault.replaceChildren(...(run.fault ? [element("section", { class: "card problem" }, `This run could not be read to its end: ${run.fault}`)] : []));
     const places = [...this.cards.querySelectorAll(".scroll")].map((each) => each.scrollTop);
@@ -124,7 +124,7 @@ export class RunPage {
     this.plot.root.hidden = !series;
     this.empty.hidden = Boolean(series);
     const marks = run.timeline.filter((one) => one.step !== null).slice(-MOST_MARKS)
-      .map((one) => ({ x: /** @type {number} */ (one.step), kind: one.kind, text: `${one.kind}, step ${one.step}: ${one.tag ? `${one.tag}: ` : ""}${one.text}` }));
+      .map((one) => ({ x: /** @type {number} */ (one.step), kind: one.kind, text: `${one.kind}, step ${one.step}: ${one.tag && !one.text.startsWith(`${one.tag} `) ? `${one.tag}: ` : ""}${one.text}` }));
     const broken = brokenSteps(run.nonfinite);
     this.drawKinds(new Set(marks.map((mark) => mark.kind)), broken.length > 0);
     if (!series) return;

@@ -2,7 +2,7 @@
 
 import { columnWidths, difference } from "./columns.js";
 import { element, watchSize } from "./dom.js";
-import { brief, exact } from "./format.js";
+import { brief, exact, moment } from "./format.js";
 import { meanAndSpread } from "./query.js";
 import { MOST_LINES, tablePicture } from "./table_picture.js";
 
@@ -187,7 +187,7 @@ export class Table {
     const cells = columns.map((column) => {
       const kind = classOf(column);
       if (column.show !== undefined) {
-        const title = column.id === "state" ? row.evidence.join("\n") : column.kind === "number" ? exact(column.read(row)) : null;
+        const title = column.id === "state" ? row.evidence.join("\n") : column.id === "age" ? moment(row.last_write || row.first_time) : column.kind === "number" ? exact(column.read(row)) : null;
         return element("td", { class: kind, title }, column.show(row, view.baseline === key ? null : base));
       }
       const value = column.read(row), name = column.title;

@@ -11,6 +11,7 @@ import { HEALTHS, healthsOf } from "./query.js";
 
 const STATES = ["running", "ended", "failed", "stalled", "non-finite", "reading", "unknown"];
 const STATE_TITLES = /** @type {Record<string, string>} */ ({ "non-finite": "NaN loss" });
+const HEALTH_TITLES = /** @type {Record<string, string>} */ ({ NaN: "NaN/Inf" });
 const MOST_GROUPS = 30;
 
 /**
@@ -89,7 +90,7 @@ export class Toolbar {
     this.filters.replaceChildren(...[
       ...STATES.map((name) => chip(name, STATE_TITLES[name] ?? name, "s", view.states, (states) => this.change({ states }))),
       element("span", { class: "bar", "aria-hidden": "true" }),
-      ...HEALTHS.map((name) => chip(name, name, "h", view.healths, (healths) => this.change({ healths }))),
+      ...HEALTHS.map((name) => chip(name, HEALTH_TITLES[name] ?? name, "h", view.healths, (healths) => this.change({ healths }))),
       view.states.length + view.healths.length ? button("Clear filters", () => this.change({ states: [], healths: [] })) : null,
     ].filter((one) => one !== null));
     if (focused) /** @type {HTMLElement | null} */ (this.filters.querySelector(`[data-filter="${focused}"]`))?.focus();
