@@ -211,6 +211,18 @@ def test_a_room_with_too_few_is_a_failure(
     assert branches.percent([9495, 10000, 0, 0]) == 94.9
 
 
+@pytest.mark.parametrize("page", ["docs/reliability.md", "docs/reliability.zh.md"])
+def test_the_pages_have_the_figures(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = ROOT / "docs" / "images" / "coverage.json"
+    assert branches.main(["--from", str(kept)]) == 0
+    drawn = capsys.readouterr().out.partition("\n")[2]
+    assert f"\n{drawn}\n" in (ROOT / page).read_text(encoding="utf-8") + "\n"
+    figures = json.loads(kept.read_text(encoding="utf-8"))
+    assert [room for room, least in branches.LEAST.items() if branches.percent(figures[room]) < least] == []
+    rooms = {path.parent.name for path in (ROOT / "ms_summary_bridge").glob("*/__init__.py")}
+    assert figures.keys() == {*rooms, "(no room)", "all"}
+
+
 ORDERED = """
 import pytest
 

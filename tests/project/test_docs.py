@@ -210,6 +210,8 @@ OTHER_COMMANDS = {
     ("./tools/torture", "crash", "fail", "--minutes", "20"),
     ("./tools/torture", "--json", "measured.json"),
     ("./tools/torture", "--from", "measured.json", "--markdown"),
+    ("./tools/test", "--coverage", "files", "tests/files"),
+    ("./tools/test", "--odd"),
     ("./tools/ascend_check", "--seconds", "600", "--npus", "8"),
     ("python", "-m", "ipykernel", "install", "--user", "--name", "mindspore"),
     ("tensorboard", "--logdir"),
