@@ -191,9 +191,8 @@ def test_the_pages_have_the_table_of_what_was_tried(page: str) -> None:
     words = [sys.executable, str(TORTURE), "--from", str(kept), "--markdown"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = [line for line in (ROOT / page).read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
     drawn = done.stdout.splitlines()[2:]
-    assert drawn == rows[-len(drawn) :]
+    assert "\n".join(["--:|", *drawn, ""]) in (ROOT / page).read_text(encoding="utf-8") + "\n"
     assert len(drawn) > 20
 
 
