@@ -289,7 +289,7 @@ class RecordWriter:
         del self._pending[:count]
         with contextlib.suppress(OSError):  # else the torn bytes are an overlap, completed by the next flush
             os.ftruncate(self._fd, self._written)
-        self._file_end = os.lseek(self._fd, 0, os.SEEK_END)
+        self._file_end = os.lseek(self._fd, 0, os.SEEK_END)  # what `surplus` counts from
 
     def __enter__(self) -> RecordWriter:
         return self

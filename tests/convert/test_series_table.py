@@ -274,5 +274,6 @@ def test_what_there_is_no_room_for_gets_its_fingerprint_at_once(monkeypatch: pyt
     monkeypatch.setattr(of_series, "_ROOM", 0)
     table = SeriesTable()
     observe(table, 1, ("h", histogram()))
+    assert [*table._unmarked] == [("histogram", "h")]
     assert table.observe_drawn(drawn(2, ("histogram", "h", b"")), of_image(b"never asked"))
     assert [*table._unmarked] == [("histogram", "h")]

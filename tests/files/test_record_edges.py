@@ -100,12 +100,13 @@ def test_a_header_says_at_once_how_much_is_wanted() -> None:
     assert decoder.wanted == 100 + len(NEXT)
 
 
-def test_a_header_that_a_search_finds_says_at_once_how_much_is_wanted() -> None:
-    rubbish = b"\x11" * 40
+@pytest.mark.parametrize("size", [40, 41])
+def test_a_header_that_a_search_finds_says_at_once_how_much_is_wanted(size: int) -> None:
+    rubbish = b"\x11" * size
     decoder = RecordDecoder(100)
     assert feed_bytes(decoder, rubbish + NEXT[:HEADER_BYTES]) == []
     assert (decoder.offset, decoder.wanted) == (100, 100 + len(rubbish) + len(NEXT))
     damage, record = feed_bytes(decoder, NEXT[HEADER_BYTES:])
     assert isinstance(damage, Damage)
-    assert record == Record(140, b"next one")
-    assert decoder.wanted == 140 + len(NEXT) + HEADER_BYTES
+    assert record == Record(100 + size, b"next one")
+    assert decoder.wanted == 100 + size + len(NEXT) + HEADER_BYTES

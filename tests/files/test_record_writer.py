@@ -40,7 +40,8 @@ def test_everybody_may_read_what_the_umask_allows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["s3://bucket/events", "file:/tmp/events"])
-def test_a_url_is_refused(name: str) -> None:
+def test_a_url_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=r"path: .* is a URL; name a local directory"):
         RecordWriter(name)
 
@@ -115,6 +116,12 @@ def test_what_is_there_already_is_compared_piece_by_piece(
         for payload in (b"two two", b"one", b"one"):
             writer.write(payload)
     assert path.read_bytes() == ONE + TWO + ONE + ONE
+    path.write_bytes(ONE + TWO + ONE + TWO)
+    with RecordWriter(path, offset=len(ONE)) as writer:
+        writer.write(b"two two")
+        writer.write(b"one")
+        writer.flush()
+        assert writer.surplus == len(TWO)
     path.write_bytes(ONE + TWO + ONE)
     writer = RecordWriter(path, offset=len(ONE))
     writer.write(b"two two")

@@ -6,8 +6,10 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
+from ms_summary_bridge.monitor.alarms.rules.divergence import _Range
 from ms_summary_bridge.monitor.alarms.rules.memory_trend import _Trend
 from ms_summary_bridge.monitor.alarms.rules.rule import Observation, Rule, make_rule
 from ms_summary_bridge.monitor.model.alert import Alert
@@ -62,6 +64,14 @@ def test_steps_without_a_time_count_for_nothing() -> None:
     parts = ((40, 0.25), (3, 0.0), (3, -1.0), (3, math.nan), (40, 0.25), (5, 1.0))
     (alert,) = slow(*parts)
     assert (alert.step, alert.first_step) == (94, 86)
+    (alert,) = slow((80, 0.25), (2, 1.0), (3, 0.0), (3, 1.0))
+    assert (alert.step, alert.value) == (88, 1.5)
+
+
+def test_the_first_slice_has_its_own_steps() -> None:
+    """Of the rates 4, 2, 2, 8, 8 and 8 the median is 6."""
+    (alert,) = slow((4, 0.25), (4, 0.5), (24, 0.125), (1, 30.0))
+    assert (alert.step, alert.fields["usual"]) == (33, 6.0)
 
 
 def test_points_of_several_steps_count_for_each() -> None:
@@ -72,15 +82,27 @@ def test_points_of_several_steps_count_for_each() -> None:
     assert (alert.step, alert.value, alert.first_step) == (85, 1.5, 80)
 
 
-def test_a_speed_that_creeps_down_is_compared_with_the_best() -> None:
+@pytest.mark.parametrize("scale", [1, 16])
+def test_a_speed_that_creeps_down_is_compared_with_the_best(scale: int) -> None:
     """4 and then 2 are each half of what was usual; 1.25 is not below half of 2, and below 0.8 of half of 4."""
-    before = ((1200, 0.25), (800, 0.5))
-    alerts = slow(*before, (1000, 0.8))
+    before = ((1200, 0.25 * scale), (800, 0.5 * scale))
+    alerts = slow(*before, (1000, 0.8 * scale), secs=6.0 * scale)
     # Of the last 60 slices more than half must have it, and that lasts for 360 slices of two steps.
     assert alerts[0].step == 2000 + 2 * 32
-    assert (alerts[0].value, alerts[0].bound, alerts[0].fields["usual"]) == (pytest.approx(1.25), 2.0, 4.0)
+    said = alerts[0].value, alerts[0].bound, alerts[0].fields["usual"]
+    assert said == (pytest.approx(1.25 / scale), 2.0 / scale, 4.0 / scale)
     assert len(alerts) == 361
     assert alerts[-1].step == 2000 + 2 * (32 + 360)
+    alert = slow(*before, (20, 1.25 * scale), secs=6.0 * scale)[0]
+    assert alert.fields["usual"] == 2.0 / scale, "a drop is one from what was usual, and not from the best"
+
+
+def test_a_speed_of_many_seconds_for_a_step_does_not_creep() -> None:
+    assert slow((200, 10.0)) == []
+
+
+def test_a_speed_creeps_below_the_best_settled_one() -> None:
+    before = ((1200, 0.25), (800, 0.5))
     assert slow(*before, (1000, 0.625)) == [], "1.6 is 0.8 of it"
     for healthy, expected in ((31, 4.0), (29, None)):  # slices of 60, whose median is the first settled speed
         alerts = slow((4 * healthy, 0.25), (2 * 200, 0.5), (300, 0.8))
@@ -107,6 +129,7 @@ def test_a_device_used_for_half_of_what_was_usual_does_not_idle() -> None:
     assert use([90.0] * 3 + [44.0] * 2) == []
     assert [alert.step for alert in use([90.0] * 6 + [44.0] * 3, warm_up=2)] == [9]
     assert use([0.0] * 9) == []
+    assert use([90.0] * 3 + [50.0] * 20 + [40.0] * 3) == []
     assert [alert.step for alert in use([0.5] * 3 + [0.1] * 3)] == [6]
     assert [alert.step for alert in use([90.0] * 3 + [math.nan] * 9 + [44.0] * 3)] == [15]
 
@@ -165,6 +188,9 @@ def test_memory_that_fills_rises_with_each_point_by_half_of_the_mean_rise() -> N
     for values in ([900.0] * 9, [990.0, 980.0, 970.0, 960.0, 950.0]):
         assert filling(values, 10.0) == []
     assert filling([500.0, 600.0, 700.0, 800.0], 0.0) == [], "a clock that stands still"
+    assert len(filling([500.0, 600.0, 700.0, 800.0], 0.25)) == 1
+    tiny = make_rule("memory_trend", {"limit": 1.0, "warm_up": 10_000})
+    assert len(shown(tiny, memory([0.5, 0.6, 0.7, 0.8], 10.0))) == 1
 
 
 def test_memory_beyond_its_limit_has_nothing_left() -> None:
@@ -210,17 +236,78 @@ def test_a_trend_is_told_when_few_hours_are_left() -> None:
     assert alert.message.endswith("999 of 1000 MiB are in use, and the rest lasts for 640 steps, 1.1 hours")
     assert (alert.severity, alert.fields["hours_left"]) == ("warning", pytest.approx(4096 / 3600))
     (alert,) = growing(16, secs=56.25, start=999.0 - 14 / 64, by=1 / 64)
-    assert (alert.severity, alert.fields["hours_left"]) == ("warning", 1.0)
+    assert (alert.severity, alert.fields["hours_left"], alert.message[-10:]) == ("warning", 1.0, " 1.0 hours")
+    (alert,) = growing(16, secs=64.0, start=999.5 - 14 / 64, by=1 / 64)
+    assert alert.fields["hours_left"] == pytest.approx(2048 / 3600)
+    assert [alert.step for alert in growing(16, secs=64.0, start=918.0, by=0.5)] == [160], "ten times 960 s"
+    assert growing(16, secs=64.0, start=917.5, by=0.5) == []
     (alert,) = growing(16, secs=56.0, start=999.0 - 14 / 64, by=1 / 64)
     assert (alert.severity, alert.message[-11:]) == ("critical", " 60 minutes")
 
 
+def trend(
+    values: Sequence[float], times: Sequence[float] | None = None, steps: Sequence[int] | None = None
+) -> list[Alert]:
+    """Returns the alerts of 16 points, 100 s and 10 steps apart, up to a limit that is as near as it must be."""
+    rule = make_rule("memory_trend", {"limit": 1030.0, "warm_up": 0})
+    points = [
+        Observation(steps[n] if steps else 10 * n, {"memory_usage": value}, times[n] if times else 100.0 * n)
+        for n, value in enumerate(values)
+    ]
+    return shown(rule, points)
+
+
+RISING = [1000.0 + n for n in range(16)]
+
+
+def with_reversed(*blocks: int) -> list[float]:
+    """Returns rising values of which some blocks of four are turned around."""
+    order = [(number + 1) * 4 - 1 - n if number in blocks else number * 4 + n for number in range(4) for n in range(4)]
+    return [RISING[n] for n in order]
+
+
+def test_of_all_pairs_of_points_17_of_20_rise() -> None:
+    assert len(trend(RISING)) == 1
+    assert len(trend(with_reversed(0, 1, 3))) == 1, "102 of 120"
+    assert trend(with_reversed(0, 1, 2, 3)) == [], "96"
+    assert trend([1000.0 + n // 4 * 4 for n in range(16)]) == [], "and 24 are the same"
+
+
+def test_a_clock_or_a_count_that_does_not_go_on_says_nothing() -> None:
+    times = [100.0 * n for n in range(16)]
+    assert len(trend(RISING, times=[*times[:8], times[7] + 0.5, *times[9:]])) == 1
+    for time in (times[7], times[6]):
+        assert trend(RISING, times=[*times[:8], time, *times[9:]]) == []
+    steps = [*range(16)]
+    assert len(trend(RISING, steps=steps)) == 1
+    assert trend(RISING, steps=[*steps[:8], 7, *steps[9:]]) == []
+
+
+def test_what_comes_to_rest_does_not_leak() -> None:
+    """The slope of the last third against that before: a half of it is too little, and four fifths are not."""
+    for share, count in ((0.5, 0), (0.8, 1), (1.5, 1)):
+        values = [1000.0 + n for n in range(9)] + [1008.0 + share * n for n in range(1, 8)]
+        assert len(trend(values)) == count
+
+
+def test_memory_before_the_end_of_the_warm_up_and_none_at_all_are_left_out() -> None:
+    for begin in (0, 1000):
+        rule = make_rule("memory_trend", {"limit": 1030.0, "warm_up": 100})
+        values = [*[5.0] * 10, *RISING]
+        points = [Observation(begin + 10 * n, {"memory_usage": v}, 100.0 * n) for n, v in enumerate(values)]
+        assert [(alert.step, alert.first_step) for alert in shown(rule, points)] == [(begin + 250, begin + 100)]
+    rule = make_rule("memory_trend", {"limit": 1030.0, "warm_up": 0})
+    values = [*[0.0] * 5, *[-1.0] * 5, *RISING]
+    points = [Observation(10 * n, {"memory_usage": v}, 100.0 * n) for n, v in enumerate(values)]
+    assert [(alert.step, alert.first_step) for alert in shown(rule, points)] == [(250, 100)]
+
+
 def test_points_are_kept_ever_wider_apart() -> None:
-    trend = _Trend()
-    kept = [n for n in range(190) if trend.add(Observation(n, {}, 2.0 * n), 3.0 * n)]
+    points = _Trend()
+    kept = [n for n in range(190) if points.add(Observation(n, {}, 2.0 * n), 3.0 * n)]
     assert kept == [*range(49), *range(50, 99, 2), *range(102, 190, 4)]
     left = [*range(3, 48, 4), *range(52, 97, 4), *range(102, 190, 4)]
-    assert trend.points == [(float(n), 2.0 * n, 3.0 * n) for n in left]
+    assert points.points == [(float(n), 2.0 * n, 3.0 * n) for n in left]
 
 
 # ------------------------------------------------------------------ divergence
@@ -269,6 +356,33 @@ def test_share_and_window_are_what_they_say() -> None:
     assert told_after([2.0] * 600, 3.1, window=240) == (220, 20, 3.0)
     assert told_after([2.0] * 600, 3.1, window=241) == (260, 20, 3.0), "the 13th block is a group of its own"
     assert told_after([2.0] * 600, 3.1, window=16) == (60, 20, 3.0)
+    assert told_after([2.0] * 100, 9.0) == (220, 20, 8.0), "before there are as many steps as a window has"
+
+
+def test_the_best_level_is_looked_for_with_each_block_and_later_with_every_fourth() -> None:
+    """Four of five blocks must have it."""
+    assert told_after([5.0] * 380 + [2.0] * 600, 3.1) == (440, 460, 3.0)
+    assert told_after([5.0] * 600 + [2.0] * 600, 3.1) == (440, 720, 3.0)
+
+
+def test_the_whole_the_newest_and_each_group_of_a_window_must_be_above() -> None:
+    for rest in (
+        [2.8] * 400 + [3.1] * 80,
+        [3.0] * 400 + [3.1] * 80,
+        [3.1] * 400 + [2.8] * 400,
+        [3.1] * 380 + [3.0] * 400,
+    ):
+        rule = make_rule("divergence", {})
+        points = [Observation(step, {"loss": value}, 0.0) for step, value in enumerate([*[2.0] * 600, *rest], start=1)]
+        assert shown(rule, points) == []
+    assert told_after([2.0] * 600 + [2.7] * 460, 3.1) == (440, 20, 3.0)
+    assert told_after([2.0] * 600 + [2.71] * 460, 3.1) == (240, 20, 3.0)
+
+
+def test_the_range_of_a_median() -> None:
+    for count, low, middle, high in ((1, 0, 0, 0), (4, 0, 2, 3), (20, 2, 10, 18), (100, 32, 50, 68)):
+        found = _Range([np.arange(float(count))[::-1]])
+        assert (found.low, found.median, found.high) == (low, middle, high)
 
 
 def test_a_loss_that_comes_down_again_is_not_told() -> None:
@@ -290,6 +404,14 @@ def test_a_loss_that_swings_is_measured_by_how_far_it_swung(level: float, expect
     assert (found and (found[0], found[2])) == expected
 
 
+def test_how_far_a_loss_swings_is_learned_from_its_first_100_blocks() -> None:
+    for blocks, bound in ((98, 8.0), (99, 6.0)):  # two of five blocks must have it
+        before = [*swinging(20 * blocks), *[4.0] * 40, *swinging(400)]
+        found = told_after(before, 9.0, mode="oscillating")
+        assert found is not None
+        assert found[2] == bound
+
+
 def test_while_it_learns_how_far_a_loss_swings_only_a_huge_rise_is_told() -> None:
     """Two blocks of a level are learned; where half of the first one is lower, that is what was learned."""
     assert told_after(swinging(600), 33.1, mode="oscillating") is None
@@ -305,6 +427,7 @@ def test_what_an_alert_of_a_divergence_says() -> None:
     (alert,) = shown(rule, points)
     said = "loss has risen to 7 and stays there; the highest level that it had swung to was 3 at step "
     assert alert.message == f"{said}{alert.first_step}"
+    assert alert.first_step == 20, "the first block had it"
     assert alert.fields == {"best": 3.0}
 
 

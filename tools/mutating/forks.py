@@ -31,7 +31,7 @@ def in_fork(
         if not pid:
             code = 1
             try:
-                os.setsid()
+                os.setpgid(0, 0)  # and no session of its own: Linux would forget that it is to be nice
                 if wall_secs is not None:
                     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
                     resource.setrlimit(resource.RLIMIT_AS, (used + _ROOM, used + _ROOM))

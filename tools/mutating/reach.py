@@ -29,17 +29,18 @@ class Reach:
         found: set[str] = set()
         for line in lines:
             found |= self.tests.get((path, line), set())
-        names = sorted(found, key=lambda name: (self.seconds[name], name))
-        together = accumulate(self.seconds[name] for name in names)
-        return [
-            name
-            for number, (name, secs) in enumerate(zip(names, together, strict=True))
-            if secs <= most_secs or not number
-        ]
+        return self._quickest(found, most_secs)
 
     def of_module(self, path: str, most_secs: float = math.inf) -> list[str]:
-        """Returns the tests that run any line of a module, so chosen."""
-        return self.of_lines(path, [line for of, line in self.tests if of == path], most_secs)
+        """Returns the tests of the files in which any runs a line of a module, so chosen."""
+        names = {name for (of, _), found in self.tests.items() if of == path for name in found}
+        files = {name.partition("::")[0] for name in names}
+        return self._quickest({name for name in self.seconds if name.partition("::")[0] in files}, most_secs)
+
+    def _quickest(self, found: set[str], most_secs: float) -> list[str]:
+        names = sorted(found, key=lambda name: (self.seconds[name], name))
+        together = list(accumulate(self.seconds[name] for name in names))
+        return [name for name, secs in zip(names, together, strict=True) if secs <= most_secs or name == names[0]]
 
     def wall_secs(self, names: Iterable[str]) -> float:
         """Returns the seconds after which tests that wait for something are given up; what computes is ended before."""

@@ -30,8 +30,8 @@ from mutating.reach import Reach, measure, run_item
 
 _EXAMPLES, _MORE_EXAMPLES = 25, 100
 """That hypothesis makes for a property; and those it makes where all tests have passed with these."""
-_OFTEN = 5.0
-"""Times its processor time without a fault, and a second, that a test may take: beyond that the mutant hangs."""
+_OFTEN, _LEAST_SECS = 5.0, 1.0
+"""Times its processor time without a fault, and seconds more, that a test may take: beyond that the mutant hangs."""
 _MOST_SECS = 1.5
 """Processor time of the slowest test that is asked."""
 _ENOUGH_SECS = 3.0
@@ -147,7 +147,9 @@ class _Trial:
                 for each in properties:
                     _set_examples(each, _MORE_EXAMPLES)
             often = _OFTEN * (_MORE_EXAMPLES / _EXAMPLES if number >= len(items) else 1)
-            signal.setitimer(signal.ITIMER_PROF, 1 + often * self._reach.seconds[item.nodeid])  # ends the process
+            signal.setitimer(
+                signal.ITIMER_PROF, _LEAST_SECS + often * self._reach.seconds[item.nodeid]
+            )  # ends the process
             if run_item(item, None):
                 return item.nodeid
         return ""
@@ -170,7 +172,7 @@ class _Chosen:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        signal.setitimer(signal.ITIMER_PROF, 1 + _OFTEN * self._reach.seconds[item.nodeid])
+        signal.setitimer(signal.ITIMER_PROF, _LEAST_SECS + _OFTEN * self._reach.seconds[item.nodeid])
         return (yield)
 
 

@@ -139,7 +139,7 @@ class GradientExplosion(ValueRule):
         super().__init__("grad_norm")
         self._factor = factor
         self._past = RunningSpread(window, warm_up)
-        self._count = 0
+        self._count = 0  # of values
         self._last: tuple[int, int] | None = None  # number and step of the last value that was too much
 
     def _take(self, point: Observation, value: float) -> Alert | None:
