@@ -66,6 +66,18 @@ def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None
     assert names(tmp_path) == ["directory", "file"]
 
 
+def test_a_new_file_that_cannot_get_its_name_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the file system knows no second name of a file."""
+
+    def refuse(source: str, target: str) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(WriteError, match="file: cannot be written: Operation not permitted"):
+        create_file(str(tmp_path / "file"), b"data")
+    assert names(tmp_path) == []
+
+
 def fail_half_way(path: Path, error: Exception) -> None:
     with replacing(str(path)) as temporary:
         Path(temporary).write_bytes(b"half")

@@ -19,7 +19,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ms_summary_bridge.errors import ClosedError, LogdirError, MissingDependencyError, OutputChangedError
+from ms_summary_bridge.errors import ClosedError, LogdirError, MissingDependencyError, OutputChangedError, WriteError
 from ms_summary_bridge.events import Decoder, Event, Summary
 from ms_summary_bridge.files import event_file
 from ms_summary_bridge.files.event_file import EventFileReader, open_source, read_pieces
@@ -427,6 +427,30 @@ def test_zeros_stand_for_what_the_disk_had_not_got(tmp_path: Path) -> None:
         with pytest.raises(OutputChangedError, match="behind byte 0"):
             writer.flush()
         writer._pending.clear()
+
+
+def test_a_file_that_cannot_be_read_back_is_said_and_not_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = build_file("tensorboard", [1])
+    path = put(tmp_path / "events", data)
+
+    def fail(descriptor: int, size: int, offset: int) -> bytes:
+        raise OSError(5, "Input/output error")
+
+    with RecordWriter(path, offset=0) as writer:
+        monkeypatch.setattr("ms_summary_bridge.files.record_writer.read_at", fail)
+        writer.write(version_payload("tensorboard"))
+        with pytest.raises(WriteError, match="events: cannot be compared: Input/output error"):
+            writer.flush()
+        with pytest.raises(WriteError, match="events: cannot be read back: Input/output error"):
+            writer.payloads_from(0)
+        assert path.read_bytes() == data
+        monkeypatch.undo()  # the disk is well again
+        assert writer.payloads_from(0) == [version_payload("tensorboard")]
+    assert path.read_bytes() == data
+    with pytest.raises(WriteError, match="cannot be opened: Is a directory"):
+        RecordWriter(tmp_path, offset=0)
 
 
 def test_new_file_never_overwrites(tmp_path: Path) -> None:

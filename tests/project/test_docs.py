@@ -178,11 +178,11 @@ def test_what_goes_on_runs_until_it_is_ended(workplace: Path, words: tuple[str, 
         )
         try:
             deadline = time.monotonic() + 60
-            while sign not in (workplace / "said.txt").read_text() and time.monotonic() < deadline:
-                assert process.poll() is None, (workplace / "said.txt").read_text()
+            while sign not in (workplace / "said.txt").read_text("utf-8") and time.monotonic() < deadline:
+                assert process.poll() is None, (workplace / "said.txt").read_text("utf-8")
                 time.sleep(0.05)
             process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=60) == 0, (workplace / "said.txt").read_text()
+            assert process.wait(timeout=60) == 0, (workplace / "said.txt").read_text("utf-8")
         finally:
             stop_process(process)
     assert words[1] != "convert" or list((workplace / "tensorboard_dir").glob("*tfevents*"))

@@ -56,7 +56,8 @@ def test_the_check_can_fail(tmp_path: Path) -> None:
     page = tmp_path / "a.md"
     page.write_text(
         "# One\n\n## The `file`, 表格: two\n\n[a](b.md) [b](a.md#one) [c](#the-file-表格-two) ![d](no.png)\n\n"
-        "[e](a.md#two) [f](https://example.org/x) `[g](no)`\n\n```\n# Code\n[h](no)\n```\n[i](#code)\n"
+        "[e](a.md#two) [f](https://example.org/x) `[g](no)`\n\n```\n# Code\n[h](no)\n```\n[i](#code)\n",
+        encoding="utf-8",
     )
     assert [*lost_links(page)] == [
         "b.md: no such file",
