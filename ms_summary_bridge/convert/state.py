@@ -207,10 +207,18 @@ def load_state(destination: str) -> State:
         files = [output.name for output in run.outputs] + ([run.lineage] if run.lineage else [])
         parts = [*name.split("/"), *files, *run.archives]
         read = [state.source, *run.files, *(run.plan.ends if run.plan is not None else ())]
-        is_outside = "" in parts or ".." in parts or any({"/", os.sep} & {*part} for part in parts)
-        if is_outside or "\0" in "".join((*parts, *read)):
+        if "" in parts or ".." in parts or any({"/", os.sep} & {*part} for part in parts):
             raise DamagedStateError(f"{path}: damaged (a name leads out of it); start over with --force")
+        if not _is_path("".join((*parts, *read))):
+            raise DamagedStateError(f"{path}: damaged (a name that no file can have); start over with --force")
     return state
+
+
+def _is_path(text: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:  # half a surrogate pair
+        return False
 
 
 def _decode(data: bytes) -> State:

@@ -729,6 +729,21 @@ def test_force_follows_no_name_out_of_the_destination(tmp_path: Path) -> None:
     assert precious.read_bytes() == b"mine"
 
 
+@pytest.mark.parametrize("name", ["half a pair \\ud800", "zero \\u0000"])
+def test_a_state_with_a_name_that_no_file_can_have_is_refused(tmp_path: Path, name: str) -> None:
+    write_summary(tmp_path / "ms", scalars("loss", range(3)))
+    convert(tmp_path / "ms", tmp_path / "tb")
+    state = tmp_path / "tb" / STATE_NAME
+    (output,) = [path.name for path in outputs(tmp_path / "tb")]
+    whole = state.read_text()
+    (run,) = json.loads(whole)["runs"].values()
+    for found in (output, *run["files"]):
+        state.write_text(whole.replace(found, name))
+        with pytest.raises(LogdirError, match="a name that no file can have"):
+            convert(tmp_path / "ms", tmp_path / "tb")
+        assert verify_logdirs(tmp_path / "ms", tmp_path / "tb").is_equal, "what is there is compared without the state"
+
+
 @pytest.mark.parametrize("field", ["outputs", "archives", "lineage"])
 def test_a_state_whose_name_leads_out_of_the_destination_is_refused(tmp_path: Path, field: str) -> None:
     write_summary(tmp_path / "ms", scalars("loss", range(3)))
