@@ -26,6 +26,7 @@ _MOST_BYTES = 16 << 10
 _MOST_FAULTS = 50
 _MOST_TAKEN = 2000
 _BITS = 1 << 24
+_ALSO_EACH = 100
 _EACH_SECS = 10.0
 """So often the result is written: a hunt that is ended from outside has one, too."""
 
@@ -65,6 +66,8 @@ class Hunt:
             if not try_input(self.target, data, self.counts):
                 bit = hash(data) % _BITS
                 self._refused[bit >> 3] |= 1 << (bit & 7)
+            elif self.target.also and self.counts.tried % _ALSO_EACH == 0:
+                self.target.also()
         except Exception as error:
             self._note(data, error)
         if self.seconds > self._next:

@@ -28,6 +28,7 @@ class Target:
         head: So many bytes before the input proper say how it is taken.
         message: By these bytes, the class of the message, or of those in the records.
         mend: Makes an input agree with itself again, by these bytes and the input proper: what no field alone can say.
+        also: Asks something of what the last input left; too slow for each.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Target:
     head: int = 0
     message: Callable[[bytes], Any] | None = None
     mend: Callable[[bytes, bytes, random.Random], bytes] | None = None
+    also: Callable[[], object] | None = None
 
     def descriptor(self, head: bytes) -> Any:
         """Returns what describes the messages of an input that begins with these bytes; None where nobody knows it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 from collections.abc import Iterable
@@ -38,7 +39,7 @@ from ms_summary_bridge.states.event_tail import EventTail
 from ms_summary_bridge.states.facts import RankFacts
 from ms_summary_bridge.states.reading import Reading
 from tests.scripted import build_file, mindspore_name, tensorboard_name
-from tools.fuzzing import agreement
+from tools.fuzzing import agreement, data_server
 from tools.fuzzing.target import Target, empty, put, scratch
 from tools.fuzzing.targets_codecs import DATA, payloads
 
@@ -143,6 +144,18 @@ def take_conversion(data: bytes) -> None:
     before = _snapshot(output)
     convert_logdir(source, output, to=to)
     assert _snapshot(output) == before, "converted again, the output is another one"
+
+
+def ask_data_server() -> None:
+    """Asks TensorBoard's data server for what the last input became."""
+    output = os.path.join(scratch(), "output")
+    if data_server.is_installed() and os.path.isdir(output):
+        _data_server().check(output)
+
+
+@functools.cache
+def _data_server() -> data_server.DataServer:
+    return data_server.DataServer(scratch())
 
 
 def _snapshot(directory: str) -> dict[str, bytes]:
@@ -325,7 +338,7 @@ TARGETS = [
     Target("records", "files of records, by all readers", take_records, _record_seeds, "records", 1,
            lambda _: ms_pb.Event),
     Target("conversion", "event files converted, verified, and loaded", take_conversion, _conversion_seeds, "records",
-           1, _event_message),
+           1, _event_message, None, ask_data_server),
     Target("state", "state files", take_state, _state_seeds, "json"),
     Target("archive", "archives beside an output", take_archive, _archive_seeds, "records", 1, _event_message),
     Target("names", "names of files and runs", take_names, _name_seeds, "lines"),
