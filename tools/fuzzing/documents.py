@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tools.fuzzing.texts import change_bytes, change_lines, change_text
@@ -62,6 +62,32 @@ def join_json(one: bytes, other: bytes, rng: random.Random) -> bytes:
 def join_yaml(one: bytes, other: bytes, rng: random.Random) -> bytes:
     """Returns the first document with a value of the second one."""
     return _join(one, other, rng, _read_yaml, _writer_of_yaml(rng))
+
+
+def grown_documents(data: bytes, size: int) -> Iterator[bytes]:
+    """Yields a document with the entries of one list or mapping again and again, and with one long text."""
+    try:
+        tree = _read_yaml(data) if not data.lstrip().startswith((b"{", b"[")) else _read_json(data)
+    except (ValueError, RecursionError):
+        return
+    for grown in _grow_node(tree, size):
+        yield _write_json(grown)
+
+
+def _grow_node(node: Any, size: int) -> Iterator[Any]:
+    if isinstance(node, dict) and node:
+        for key, part in node.items():
+            for grown in _grow_node(part, size):
+                yield {**node, key: grown}
+        key, part = next(iter(node.items()))
+        yield {**node, **{f"{key}{number}": part for number in range(size // (len(_write_json({key: part})) + 5))}}
+    elif isinstance(node, list) and node:
+        for place in {0, len(node) - 1}:
+            for grown in _grow_node(node[place], size):
+                yield [*node[:place], grown, *node[place + 1 :]]
+        yield node * (size // len(_write_json(node)))
+    elif isinstance(node, str):
+        yield (node or "x") * (size // (len(node) or 1))
 
 
 _Read = Callable[[bytes], Any]
