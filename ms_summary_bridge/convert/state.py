@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -37,6 +37,8 @@ _VERSION: Final = 2
 _MOST_TURNS: Final = 500_000  # characters; at the fastest two files need seven hours for that
 _ANEW: Final = "anew"
 _ENDLESS: Final = "..."
+_Offset = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+_HeadBytes = Annotated[int, msgspec.Meta(ge=0, le=1 << 16)]  # which are read at once
 
 
 class Undecided(msgspec.Struct):
@@ -53,9 +55,9 @@ class Undecided(msgspec.Struct):
 class FileState(msgspec.Struct):
     """How far one source file has been converted, and how to know it again."""
 
-    offset: int = 0
+    offset: _Offset = 0
     """Everything before this byte has been converted."""
-    head_bytes: int = 0
+    head_bytes: _HeadBytes = 0
     head: str = ""
     """Hash of the first `head_bytes` bytes."""
     tail: str = ""
@@ -76,7 +78,7 @@ class OutputState(msgspec.Struct):
     """One output file of ours."""
 
     name: str
-    offset: int
+    offset: _Offset
     head: str = ""
     """Hash of its first payload: what is restored does not say that it is ours."""
     checksum: int | None = None
@@ -86,7 +88,7 @@ class OutputState(msgspec.Struct):
 class Plan(msgspec.Struct):
     """What a conversion does with one run: written before its outputs, so that one that was killed can be repeated."""
 
-    ends: dict[str, int]
+    ends: dict[str, _Offset]
     """Up to which byte each source file is read, by path relative to the source."""
     grows: bool = False
     """As `ConvertOptions.grows`."""
@@ -101,7 +103,7 @@ class RunState(msgspec.Struct):
     """By path relative to the source."""
     outputs: list[OutputState] = msgspec.field(default_factory=list)
     """Event files in the order they were begun; the last one grows."""
-    archives: dict[str, int] = msgspec.field(default_factory=dict)
+    archives: dict[str, _Offset] = msgspec.field(default_factory=dict)
     """Offsets of the archives, by source format."""
     archive_checksums: dict[str, int | None] = msgspec.field(default_factory=dict)
     """As `OutputState.checksum`."""
@@ -207,10 +209,18 @@ def load_state(destination: str) -> State:
         files = [output.name for output in run.outputs] + ([run.lineage] if run.lineage else [])
         parts = [*name.split("/"), *files, *run.archives]
         read = [state.source, *run.files, *(run.plan.ends if run.plan is not None else ())]
-        is_outside = "" in parts or ".." in parts or any({"/", os.sep} & {*part} for part in parts)
-        if is_outside or "\0" in "".join((*parts, *read)):
+        if "" in parts or ".." in parts or any({"/", os.sep} & {*part} for part in parts):
             raise DamagedStateError(f"{path}: damaged (a name leads out of it); start over with --force")
+        if not _is_path("".join((*parts, *read))):
+            raise DamagedStateError(f"{path}: damaged (a name that no file can have); start over with --force")
     return state
+
+
+def _is_path(text: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:  # half a surrogate pair
+        return False
 
 
 def _decode(data: bytes) -> State:

@@ -87,6 +87,7 @@ class MindSporeDecoder:
         is_exact = True
         is_derived = is_of_tensorboard = False
         unknown = 0
+        values: list[TaggedValue] = []
         for key, a, b in wire.fields(payload, 0, len(payload)):
             if key == _WALL_TIME:
                 is_exact = is_exact and wall_time is None
@@ -96,8 +97,9 @@ class MindSporeDecoder:
                 step = wire.signed(a)
             elif key == _SUMMARY and not self._is_lineage:
                 is_exact = is_exact and content is None
-                before = content.values if isinstance(content, Summary) else ()
-                content, is_plain, is_marked = _decode_summary(payload, a, b, before)
+                if not isinstance(content, Summary):
+                    content, values = Summary(()), []
+                is_plain, is_marked = _decode_summary(payload, a, b, values)
                 is_exact = is_exact and is_plain
                 is_of_tensorboard = is_of_tensorboard or is_marked
             elif key == _VERSION:
@@ -114,6 +116,8 @@ class MindSporeDecoder:
                 unknown = key >> 3
         if wall_time is None:
             raise EventDecodeError("wall_time is missing")
+        if isinstance(content, Summary):
+            content = Summary(tuple(values))
         if content is None:
             content = Opaque(f"field {unknown}" if unknown else "empty event", payload)
         if writer:
@@ -130,15 +134,12 @@ class MindSporeDecoder:
         return Event(wall_time, step or 0, content, FORMAT, payload, is_lineage=self._is_lineage)
 
 
-def _decode_summary(
-    payload: bytes, start: int, end: int, before: tuple[TaggedValue, ...]
-) -> tuple[Summary, bool, bool]:
-    """Decodes a summary; its values stand behind those of an earlier one in the same event, as protobuf merges them.
+def _decode_summary(payload: bytes, start: int, end: int, values: list[TaggedValue]) -> tuple[bool, bool]:
+    """Puts the values of a summary behind those of an earlier one in the same event, as protobuf merges them.
 
     Returns:
-        The summary, whether it encodes to an equal message, and whether originals in it are of TensorBoard's format.
+        Whether it encodes to an equal message, and whether originals in it are of TensorBoard's format.
     """
-    values = list(before)
     is_exact, is_of_tensorboard = True, False
     for key, a, b in wire.fields(payload, start, end):
         if key == 0x0A:
@@ -147,7 +148,7 @@ def _decode_summary(
             is_of_tensorboard = is_of_tensorboard or is_marked
         else:
             is_exact = False
-    return Summary(tuple(values)), is_exact, is_of_tensorboard
+    return is_exact, is_of_tensorboard
 
 
 def _decode_value(payload: bytes, start: int, end: int) -> tuple[TaggedValue, bool]:

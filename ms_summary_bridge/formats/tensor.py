@@ -241,7 +241,10 @@ def _typed_list(data: bytes, start: int, end: int, field: int, dtype: str) -> np
     if kind == np.dtype("<f2"):
         joined = joined.astype(np.uint16).view("<f2")
     elif kind.kind == "c":
-        joined = joined.view(kind) if joined.size % 2 == 0 else np.empty(0, kind)
+        if joined.size % 2:
+            numbers = counted(joined.size, "number does", "numbers do")
+            raise InvalidValueError(f"{numbers} not hold a whole number of {kind} elements")
+        joined = joined.view(kind)
     return joined.astype(kind, copy=False)
 
 

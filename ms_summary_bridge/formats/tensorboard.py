@@ -91,6 +91,7 @@ class TensorBoardDecoder:
         is_exact = True
         is_derived = False
         unknown = 0
+        values: list[TaggedValue] = []
         for key, a, b in wire.fields(payload, 0, len(payload)):
             if key == 0x09:
                 wall_time = wire.FLOAT64.unpack_from(payload, a)[0]
@@ -103,9 +104,9 @@ class TensorBoardDecoder:
             else:
                 is_exact = is_exact and content is None
                 if key == 0x2A:
-                    before = content.values if isinstance(content, Summary) else ()
-                    content, is_plain = self._decode_summary(payload, a, b, before)
-                    is_exact = is_exact and is_plain
+                    if not isinstance(content, Summary):
+                        content, values = Summary(()), []
+                    is_exact = self._decode_summary(payload, a, b, values) and is_exact
                 elif key == 0x1A:
                     version, is_plain = decode_text(payload[a:b])
                     content = FileVersion(version)
@@ -118,6 +119,8 @@ class TensorBoardDecoder:
                     is_derived = key == 0x22 and is_converted_graph(payload[a:b])
                 else:
                     unknown = key >> 3
+        if isinstance(content, Summary):
+            content = Summary(tuple(values))
         if content is None:
             content = Opaque(f"field {unknown}" if unknown else "empty event", payload)
         if writer is not None:
@@ -136,18 +139,19 @@ class TensorBoardDecoder:
             return Event(wall_time, step, content, FORMAT, None, is_derived, by_user=by_user)
         return Event(wall_time, step, content, FORMAT, payload, by_user=by_user)
 
-    def _decode_summary(
-        self, payload: bytes, start: int, end: int, before: tuple[TaggedValue, ...]
-    ) -> tuple[Summary, bool]:
-        """Decodes a summary; its values stand behind those of an earlier one in its event, as protobuf merges them."""
-        values = list(before)
+    def _decode_summary(self, payload: bytes, start: int, end: int, values: list[TaggedValue]) -> bool:
+        """Puts the values of a summary behind those of an earlier one in its event, as protobuf merges them.
+
+        Returns:
+            Whether it encodes to an equal message.
+        """
         is_exact = True
         for key, a, b in wire.fields(payload, start, end):
             if key == 0x0A:
                 values.append(self._decode_value(payload, a, b))
             else:
                 is_exact = False
-        return Summary(tuple(values)), is_exact
+        return is_exact
 
     def _decode_value(self, payload: bytes, start: int, end: int) -> TaggedValue:
         tag = ""

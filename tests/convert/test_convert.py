@@ -745,6 +745,42 @@ def test_force_follows_no_name_out_of_the_destination(tmp_path: Path) -> None:
     assert precious.read_bytes() == b"mine"
 
 
+@pytest.mark.parametrize("name", ["half a pair \\ud800", "zero \\u0000"])
+def test_a_state_with_a_name_that_no_file_can_have_is_refused(tmp_path: Path, name: str) -> None:
+    write_summary(tmp_path / "ms", scalars("loss", range(3)))
+    convert(tmp_path / "ms", tmp_path / "tb")
+    state = tmp_path / "tb" / STATE_NAME
+    (output,) = [path.name for path in outputs(tmp_path / "tb")]
+    whole = state.read_text()
+    (run,) = json.loads(whole)["runs"].values()
+    for found in (output, *run["files"]):
+        state.write_text(whole.replace(found, name))
+        with pytest.raises(LogdirError, match="a name that no file can have"):
+            convert(tmp_path / "ms", tmp_path / "tb")
+        assert verify_logdirs(tmp_path / "ms", tmp_path / "tb").is_equal, "what is there is compared without the state"
+
+
+@pytest.mark.parametrize("field", ["offset", "head_bytes"])
+@pytest.mark.parametrize("number", [-1, (1 << 63) - 1, 1 << 63, 1 << 40])
+def test_a_state_with_a_number_that_no_file_has_is_refused_or_the_file_is_another(
+    tmp_path: Path, field: str, number: int
+) -> None:
+    write_summary(tmp_path / "ms", scalars("loss", range(3)))
+    convert(tmp_path / "ms", tmp_path / "tb")
+    path = tmp_path / "tb" / STATE_NAME
+    state = json.loads(path.read_text())
+    (run,) = state["runs"].values()
+    (file,) = run["files"].values()
+    file[field] = number
+    path.write_text(json.dumps(state))
+    if field == "offset" and 0 <= number < 1 << 63:
+        (report,) = convert(tmp_path / "ms", tmp_path / "tb").runs
+        assert any("read from its start" in text for text in report.problems)
+    else:
+        with pytest.raises(LogdirError, match="damaged"):
+            convert(tmp_path / "ms", tmp_path / "tb")
+
+
 @pytest.mark.parametrize("field", ["outputs", "archives", "lineage"])
 def test_a_state_whose_name_leads_out_of_the_destination_is_refused(tmp_path: Path, field: str) -> None:
     write_summary(tmp_path / "ms", scalars("loss", range(3)))

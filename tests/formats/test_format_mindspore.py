@@ -6,6 +6,8 @@ import math
 import struct
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -29,6 +31,8 @@ from ms_summary_bridge.errors import EventDecodeError
 from ms_summary_bridge.events import Decoder, Encoded, Event, FileVersion, LostValue, SessionLog, Summary, TaggedValue
 from ms_summary_bridge.formats.mindspore import FILE_VERSION, MindSporeDecoder, MindSporeEncoder
 from ms_summary_bridge.formats.protos import ms_pb
+from ms_summary_bridge.formats.tensorboard import TensorBoardDecoder
+from ms_summary_bridge.formats.wire import length_delimited
 from ms_summary_bridge.values import Histogram, Image, Opaque, Scalar, Tensor, Value
 from tests.codec_contract import without_names
 
@@ -418,3 +422,22 @@ def test_a_file_of_any_float_bits_is_encoded_back_byte_by_byte(many: list[bytes]
     for bits in many:
         payload = scalar_event(0x1D, b"loss", bits)
         assert without_names(encoder.encode(decoder.decode(payload))) == Encoded(payload)
+
+
+@pytest.mark.parametrize("decoder", [MindSporeDecoder, TensorBoardDecoder])
+def test_an_event_of_many_summaries_costs_in_proportion_to_them(decoder: Callable[[], Any]) -> None:
+    """Protobuf merges them: the values of all stand behind each other."""
+    number = b"\x1d" if decoder is MindSporeDecoder else b"\x15"
+    summary = length_delimited(b"\x2a", length_delimited(b"\x0a", b"\x0a\x01x" + number + bytes(4)))
+
+    def secs(count: int) -> float:
+        payload = b"\x09" + bytes(8) + b"\x10\x01" + summary * count
+        began = time.process_time()
+        content = decoder().decode(payload).content
+        assert isinstance(content, Summary)
+        assert len(content.values) == count
+        return time.process_time() - began
+
+    secs(100)
+    few = min(secs(2000) for _ in range(3))
+    assert secs(32_000) < 16 * few * 4

@@ -263,6 +263,10 @@ def test_a_float32_in_a_tensor_keeps_its_bits() -> None:
         (scalar_tensor("DT_FLOAT", [-1], packed(4, "<f", 1.0)), "1 element does not fill the shape [-1]"),
         (scalar_tensor("DT_FLOAT", [1 << 40], b""), "0 elements do not fill the shape [1099511627776]"),
         (scalar_tensor("DT_COMPLEX64", [], packed(4, "<2f", 1, 2)), "a complex number is not a scalar"),
+        (
+            scalar_tensor("DT_COMPLEX64", [], packed(9, "<3f", 1, 2, 3)),
+            "3 numbers do not hold a whole number of complex64 elements",
+        ),
         (scalar_tensor("DT_QINT8", [], b""), "the data type 11 of a tensor is not known"),
         (scalar_tensor("DT_FLOAT", [1] * 255, b""), "a tensor has too many dimensions"),
         (scalar_tensor("DT_FLOAT", [], b"\x12\x02\x18\x01"), "a tensor of unknown rank"),

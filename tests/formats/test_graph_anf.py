@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 import types
 from itertools import chain
 from typing import Any
@@ -477,3 +478,12 @@ def test_a_drawing_with_damaged_functions_keeps_its_nodes_or_raises_one_error(
         assert kept == counts.operators
         if not damage:
             assert kept == len([group for group in groups if not is_signature or group not in (1, 2)])
+
+
+def test_a_library_of_many_parts_costs_in_proportion_to_them() -> None:
+    node = tb_pb.GraphDef()
+    node.node.add(name="x", op="NoOp")
+    for part in (b"\x12\x00", b"\x22\x00"):
+        began = time.process_time()
+        convert_graph_def(node.SerializeToString() + part * 150_000)
+        assert time.process_time() - began < 10, "a part is copied for each one behind it"

@@ -146,6 +146,7 @@ WRONG = [
     ({"alerts": [{"rule": "spike", "actions": ["lgo"]}]}, "no action 'lgo'; did you mean 'log'?"),
     ({"alert_actions": ["tensorboard"]}, "cannot be an action: every alarm goes to each backend"),
     ({"alert_actions": ["log", "log"]}, "$.alert_actions[1]: 'log' is in the list twice"),
+    ({"backend": ["local", "local"]}, "$.backend[1]: 'local' is in the list twice"),
     ({"alert_actions": ["webhook"]}, "webhook must say which"),
     ({"alert_actions": [{"command": "rm -rf /tmp/x"}]}, "must be the program and its arguments as a list"),
     ({"alert_actions": [{"command": {"argv": ["a"], "timout": 3}}]}, "did you mean 'timeout'?"),

@@ -5,23 +5,36 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import time
 import warnings
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from ms_summary_bridge.errors import BridgeError
 from tools.fuzzing.corpus import CORPUS, read_corpus
 from tools.fuzzing.measure import CostError, Counts, try_input
-from tools.fuzzing.mutations import mutate
+from tools.fuzzing.mutations import cross, mutate
 from tools.fuzzing.target import Drawer, Target
 from tools.fuzzing.targets import TARGETS
 
 SECS = 0.4
 """Of processor time, for each target."""
 MOST_BYTES = 8 << 10
+STRUCTURED = (
+    "mindspore",
+    "tensorboard",
+    "wire",
+    "tensor",
+    "lineage",
+    "graph_ms",
+    "graph_tb",
+    "landscape",
+    "state",
+    "config",
+)
 
 
 @pytest.mark.tensorboard
@@ -38,7 +51,7 @@ def test_kept_inputs_and_changed_ones(name: str) -> None:
         rng = random.Random(name)
         until = time.process_time() + SECS
         while time.process_time() < until:
-            try_input(target, mutate(rng.choice(inputs), target.form, rng, MOST_BYTES, target.head), counts)
+            try_input(target, mutate(rng.choice(inputs), target, rng, MOST_BYTES), counts)
 
 
 def test_what_is_kept_is_small_and_of_a_target() -> None:
@@ -70,20 +83,30 @@ def test_what_costs_too_much_is_a_fault_and_what_is_refused_is_none() -> None:
     assert (counts.tried, counts.refused) == (1, 1)
 
 
-@pytest.mark.parametrize("form", ["bytes", "wire", "records", "lines"])
+@pytest.mark.parametrize("form", ["bytes", "wire", "records", "lines", "json", "json_lines", "yaml"])
 def test_changes_are_bounded_and_come_again(form: str) -> None:
-    data = b"".join(target_input(form))
-    first, second = ([mutate(data, form, random.Random(n), 600, 1) for n in range(300)] for _ in range(2))
+    found = [target for target in TARGETS.values() if target.form == form or form == "bytes"][-1]
+    data, most = max(found.seeds(), key=len)[:4000], 5000
+    target = replace(found, form=form)
+    first, second = ([mutate(data, target, random.Random(n), most) for n in range(300)] for _ in range(2))
     assert first == second
-    assert all(len(changed) <= 600 for changed in first)
+    assert all(len(changed) <= most for changed in first)
     assert len({*first}) > 150
+    joined = [cross(one, other, target, random.Random(1), most) for one, other in pairwise(first)]
+    assert all(len(changed) <= most for changed in joined)
 
 
-def target_input(form: str) -> list[bytes]:
-    target = next(target for target in TARGETS.values() if target.form == form or form == "bytes")
-    with contextlib.suppress(StopIteration):
-        return [next(iter(target.seeds()))[:500]]
-    return []
+@pytest.mark.tensorboard
+@pytest.mark.parametrize("name", STRUCTURED)
+def test_most_changes_get_past_the_outer_layer(name: str) -> None:
+    """Behind a refusal nothing is tried."""
+    target = TARGETS[name]
+    counts = Counts()
+    taken = [data for data in target.seeds() if len(data) < MOST_BYTES and try_input(target, data, Counts())]
+    rng = random.Random(name)
+    while counts.tried < 60:
+        try_input(target, mutate(rng.choice(taken), target, rng, MOST_BYTES), counts)
+    assert counts.refused < 0.6 * counts.tried
 
 
 def test_a_drawer_that_is_empty_gives_zeros() -> None:

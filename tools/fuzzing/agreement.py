@@ -74,7 +74,7 @@ def check_file(path: str) -> int:
         return 0
     raw = list(loaders.RawEventFileLoader(path).Load())
     old = list(loaders.LegacyEventFileLoader(path).Load())
-    new = list(loaders.EventFileLoader(path).Load())
+    new = [event for event in loaders.EventFileLoader(path).Load() if not _is_added(event)]
     assert len(raw) == len(old) == len(new), "the loaders do not read the same number of events"
     for payload, one, two in zip(raw, old, new, strict=True):
         check_tensorboard(payload)
@@ -83,6 +83,11 @@ def check_file(path: str) -> int:
         if one.WhichOneof("what") == "summary":
             _check_migrated(one, two)
     return len(raw)
+
+
+def _is_added(event: Any) -> bool:
+    """Whether the newer loader made this one of a graph, which it gives as it is, too."""
+    return event.WhichOneof("what") == "summary" and any(value.tag == "__run_graph__" for value in event.summary.value)
 
 
 def _check_migrated(one: Any, two: Any) -> None:

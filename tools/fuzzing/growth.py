@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ms_summary_bridge.errors import EventDecodeError
+from ms_summary_bridge.files.record_decoder import RecordDecoder
+from ms_summary_bridge.files.records import Record, encode_record
 from ms_summary_bridge.formats import wire
+from tools.fuzzing.documents import grown_documents
 from tools.fuzzing.target import Target
 
 LARGE = 1 << 20
@@ -20,16 +23,37 @@ def grown_inputs(target: Target, inputs: Iterable[bytes], size: int = LARGE) -> 
         yield head + _repeat(body, size)
         if target.form == "wire":
             yield from (head + grown for grown in _grow_message(body, size))
-        elif target.form == "lines":
+        elif target.form == "records":
+            yield from (head + grown for grown in _grow_records(body, size))
+        elif target.form in ("lines", "json_lines"):
             lines = body.splitlines(keepends=True)
-            for number in {0, len(lines) // 2, len(lines) - 1}:
-                yield head + b"".join(lines[:number]) + _repeat(lines[number], size)
-                line = lines[number].rstrip(b"\r\n")
-                yield head + b"".join(lines[:number]) + _repeat(line or b" ", size) + b"\n"
+            for number in sorted({0, len(lines) // 2, len(lines) - 1}):
+                before = head + b"".join(lines[:number])
+                yield before + _repeat(lines[number], size)
+                yield before + _repeat(lines[number].rstrip(b"\r\n") or b" ", size) + b"\n"
+                if target.form == "json_lines":
+                    yield from (before + grown + b"\n" for grown in grown_documents(lines[number], size))
+        elif target.form in ("json", "yaml"):
+            yield from grown_documents(body, size)  # JSON is YAML, too
 
 
 def _repeat(part: bytes, size: int) -> bytes:
     return part * (size // len(part))
+
+
+def _grow_records(body: bytes, size: int) -> Iterator[bytes]:
+    """Yields the file with one record many times, and with a large one in its place."""
+    done: set[bytes] = set()
+    pieces = [piece for piece in RecordDecoder().feed(body) if isinstance(piece, Record)]
+    for number, piece in enumerate(pieces):
+        kind = piece.payload[9:12]  # behind the time: what is in it
+        if kind in done:
+            continue
+        done.add(kind)
+        before = b"".join(encode_record(piece.payload) for piece in pieces[:number])
+        yield before + _repeat(encode_record(piece.payload), size)
+        for grown in _grow_message(piece.payload, size):
+            yield before + encode_record(grown)
 
 
 def _grow_message(body: bytes, size: int, depth: int = 0) -> Iterator[bytes]:
@@ -46,6 +70,9 @@ def _grow_message(body: bytes, size: int, depth: int = 0) -> Iterator[bytes]:
         done.add(key)
         field = body[starts[number] : b]
         yield body[: starts[number]] + _repeat(field, size) + body[b:]
+        if key & 7 == wire.LENGTH_DELIMITED and b > a:
+            for content in (_repeat(body[a:b], size), _repeat(b"a/", size)):
+                yield body[: starts[number]] + wire.length_delimited(wire.varint(key), content) + body[b:]
         if key & 7 == wire.LENGTH_DELIMITED and b - a > 1 and depth < 5:
             for inner in _grow_message(body[a:b], size, depth + 1):
                 yield body[: starts[number]] + wire.length_delimited(wire.varint(key), inner) + body[b:]

@@ -24,6 +24,9 @@ from typing import Any
 
 _MOST_BYTES = 16 << 10
 _MOST_FAULTS = 50
+_MOST_TAKEN = 2000
+_BITS = 1 << 24
+_ALSO_EACH = 100
 _EACH_SECS = 10.0
 """So often the result is written: a hunt that is ended from outside has one, too."""
 
@@ -45,6 +48,9 @@ class Hunt:
         self._began = time.process_time()
         self._next = _EACH_SECS
         self._seen: set[tuple[str, str]] = set()
+        self._taken: list[bytes] = []
+        self._refused = bytearray(_BITS >> 3)
+        """A bit for each hash of an input that was refused: a set of all would grow without end."""
         (out / "faults").mkdir(parents=True, exist_ok=True)
 
     @property
@@ -57,7 +63,11 @@ class Hunt:
         from tools.fuzzing.measure import try_input
 
         try:
-            try_input(self.target, data, self.counts)
+            if not try_input(self.target, data, self.counts):
+                bit = hash(data) % _BITS
+                self._refused[bit >> 3] |= 1 << (bit & 7)
+            elif self.target.also and self.counts.tried % _ALSO_EACH == 0:
+                self.target.also()
         except Exception as error:
             self._note(data, error)
         if self.seconds > self._next:
@@ -106,19 +116,14 @@ class Hunt:
 
     def hunt_blindly(self) -> None:
         """Changes inputs at random until the time is over."""
-        from tools.fuzzing.mutations import mutate
-
         rng = random.Random(self.target.name)
         for data in self.inputs:
             self.take(data)
         while True:
-            self.take(mutate(rng.choice(self.inputs), self.target.form, rng, _MOST_BYTES, self.target.head))
+            self.take(self._change(rng.choice(self.inputs), rng, _MOST_BYTES))
 
     def hunt_guided(self, atheris: Any) -> None:
         """Lets atheris change inputs until the time is over."""
-        from tools.fuzzing.mutations import cross, mutate
-
-        target = self.target
         corpus = self.out / "corpus"
         corpus.mkdir(exist_ok=True)
         for data in self.inputs:
@@ -126,17 +131,36 @@ class Hunt:
 
         def change(data: bytes, most: int, seed: int) -> bytes:
             rng = random.Random(seed)
-            if not rng.randrange(3):
-                return bytes(atheris.Mutate(data, most))
-            return mutate(data, target.form, rng, most, target.head)
+            return self._change(data, rng, most) if rng.randrange(20) else bytes(atheris.Mutate(data, most))
 
         def join(one: bytes, other: bytes, most: int, seed: int) -> bytes:
-            return cross(one, other, target.form, random.Random(seed), most)
+            from tools.fuzzing.mutations import cross
 
-        options = [f"-max_len={_MOST_BYTES}", "-rss_limit_mb=0", "-timeout=120", "-verbosity=0", "-detect_leaks=0"]
-        arguments = ["hunt", str(corpus), *options]
+            rng = random.Random(seed)
+            one = self._one_taken(one, rng)
+            joined = cross(one, self._one_taken(other, rng), self.target, rng, most)
+            return joined if joined != one else self._change(one, rng, most)
+
+        options = [f"-max_len={_MOST_BYTES}", "-len_control=0", "-rss_limit_mb=0", "-timeout=120", "-verbosity=0"]
+        arguments = ["hunt", str(corpus), *options, "-detect_leaks=0"]
         atheris.Setup(arguments, self.take, custom_mutator=change, custom_crossover=join)
         atheris.Fuzz()
+
+    def _change(self, data: bytes, rng: random.Random, most: int) -> bytes:
+        from tools.fuzzing.mutations import mutate
+
+        return mutate(self._one_taken(data, rng), self.target, rng, most)
+
+    def _one_taken(self, data: bytes, rng: random.Random) -> bytes:
+        """Returns the input, or in place of one that was refused mostly another: behind a refusal there is nothing."""
+        bit = hash(data) % _BITS
+        if self._refused[bit >> 3] & 1 << (bit & 7):
+            return rng.choice(self._taken) if self._taken and rng.randrange(16) else data
+        if len(self._taken) < _MOST_TAKEN:
+            self._taken.append(data)
+        else:
+            self._taken[rng.randrange(_MOST_TAKEN)] = data
+        return data
 
 
 def main() -> None:

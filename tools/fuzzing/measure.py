@@ -35,8 +35,11 @@ class Counts:
     """Most bytes that one input took, as far as that was seen."""
 
 
-def try_input(target: Target, data: bytes, counts: Counts) -> None:
+def try_input(target: Target, data: bytes, counts: Counts) -> bool:
     """Gives an input to a target.
+
+    Returns:
+        Whether it was taken; else it was refused with a `BridgeError`.
 
     Raises:
         CostError: It took longer, or more memory, than it may.
@@ -45,10 +48,12 @@ def try_input(target: Target, data: bytes, counts: Counts) -> None:
     before = _peak(len(data))
     counts.tried += 1
     began = time.process_time()
+    is_taken = True
     try:
         target.take(data)
     except BridgeError:
         counts.refused += 1
+        is_taken = False
     except RecursionError as error:
         raise AssertionError("an input makes the stack overflow") from error
     secs = time.process_time() - began
@@ -60,6 +65,7 @@ def try_input(target: Target, data: bytes, counts: Counts) -> None:
     counts.most_memory = max(counts.most_memory, grown)
     if grown > MOST_MEMORY * max(1.0, size / (1 << 20)):
         raise CostError(f"{target.name}: {grown >> 20} MiB more memory for {size} bytes")
+    return is_taken
 
 
 def _peak(size: int = 0) -> int:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import atexit
 import functools
 import os
+import random
 import shutil
 import struct
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -21,9 +23,12 @@ class Target:
         what: What is tried, in a few words.
         take: Takes an input; returns, or raises a `BridgeError`. It asserts what must hold of what it returns.
         seeds: Inputs to begin with.
-        form: How inputs are changed: `wire` for messages of protobuf, `records` for files of records, `lines` for text,
-            `bytes` for anything else.
+        form: How inputs are changed: `wire` for messages of protobuf, `records` for files of records, `json`,
+            `json_lines`, `yaml`, `lines` for text, `bytes` for anything else.
         head: So many bytes before the input proper say how it is taken.
+        message: By these bytes, the class of the message, or of those in the records.
+        mend: Makes an input agree with itself again, by these bytes and the input proper: what no field alone can say.
+        also: Asks something of what the last input left; too slow for each.
     """
 
     name: str
@@ -32,6 +37,14 @@ class Target:
     seeds: Callable[[], Iterable[bytes]]
     form: str = "bytes"
     head: int = 0
+    message: Callable[[bytes], Any] | None = None
+    mend: Callable[[bytes, bytes, random.Random], bytes] | None = None
+    also: Callable[[], object] | None = None
+
+    def descriptor(self, head: bytes) -> Any:
+        """Returns what describes the messages of an input that begins with these bytes; None where nobody knows it."""
+        found = self.message(head) if self.message else None
+        return found.DESCRIPTOR if found is not None else None
 
 
 class Drawer:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from tests.mindspore_run import event as event_of
 from tests.mindspore_run import histogram, image, scalar
 from tests.mindspore_run import tensor as tensor_of
 from tools.fuzzing import agreement
+from tools.fuzzing.mending import mend_histogram, mend_tensor
 from tools.fuzzing.target import Drawer, Target
 
 DATA = Path(__file__).resolve().parents[2] / "tests" / "data"
@@ -322,12 +324,23 @@ def _landscape_seeds() -> Iterable[bytes]:
     yield value.SerializeToString()
 
 
-_Take = Callable[[bytes], object]
+def _histogram_message(head: bytes) -> Any:
+    return (ms_pb.Summary.Histogram, tb_pb.HistogramProto, None, None)[head[0] % 4]
+
+
+def _tensor_message(head: bytes) -> Any:
+    return ms_pb.TensorProto if head < b"\x80" else tb_pb.TensorProto
+
+
 TARGETS = [
-    Target("mindspore", "payloads of MindSpore, to TensorBoard", take_mindspore, _mindspore_seeds, "wire"),
-    Target("tensorboard", "payloads of TensorBoard, to MindInsight", take_tensorboard, _tensorboard_seeds, "wire"),
-    Target("wire", "the wire format", take_wire, _mindspore_seeds, "wire"),
-    Target("histogram", "histograms in all writings", take_histogram, _histogram_seeds, "wire", 1),
-    Target("tensor", "tensors in all writings", take_tensor, _tensor_seeds, "wire", 1),
-    Target("landscape", "loss landscapes, drawn", take_landscape, _landscape_seeds, "wire"),
-]
+    Target("mindspore", "payloads of MindSpore, to TensorBoard", take_mindspore, _mindspore_seeds, "wire", 0,
+           lambda _: ms_pb.Event),
+    Target("tensorboard", "payloads of TensorBoard, to MindInsight", take_tensorboard, _tensorboard_seeds, "wire", 0,
+           lambda _: tb_pb.Event),
+    Target("wire", "the wire format", take_wire, _mindspore_seeds, "wire", 0, lambda _: ms_pb.Event),
+    Target("histogram", "histograms in all writings", take_histogram, _histogram_seeds, "wire", 1,
+           _histogram_message, mend_histogram),
+    Target("tensor", "tensors in all writings", take_tensor, _tensor_seeds, "wire", 1, _tensor_message, mend_tensor),
+    Target("landscape", "loss landscapes, drawn", take_landscape, _landscape_seeds, "wire", 0,
+           lambda _: ms_pb.Summary.Value),
+]  # fmt: skip

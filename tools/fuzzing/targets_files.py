@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 from ms_summary_bridge.batches.reader import Batch, BatchReader
 from ms_summary_bridge.batches.shapes import Shapes
@@ -28,22 +29,25 @@ from ms_summary_bridge.files.file_names import (
     parse_name,
 )
 from ms_summary_bridge.files.record_decoder import RecordDecoder
-from ms_summary_bridge.files.records import Damage, Incomplete, Padding, Piece, Record, encode_record
+from ms_summary_bridge.files.records import Incomplete, Piece, Record, encode_record
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder
+from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from ms_summary_bridge.formats.tensorboard import TensorBoardDecoder
-from ms_summary_bridge.runs.archive import make_decoder, read_archive, restore
+from ms_summary_bridge.runs.archive import read_archive, restore
 from ms_summary_bridge.runs.logdir import discover
 from ms_summary_bridge.states.event_tail import EventTail
 from ms_summary_bridge.states.facts import RankFacts
 from ms_summary_bridge.states.reading import Reading
 from tests.scripted import build_file, mindspore_name, tensorboard_name
-from tools.fuzzing import agreement
+from tools.fuzzing import agreement, data_server
 from tools.fuzzing.target import Target, empty, put, scratch
 from tools.fuzzing.targets_codecs import DATA, payloads
 
 _START = 1_700_000_000
 _SOURCE = b"@source@"
 """Stands in an input for where the source is, which differs."""
+_MOST_PATH = 4095
+"""Bytes that a path has at most."""
 
 
 # ---------------------------------------------------------------- records
@@ -140,6 +144,18 @@ def take_conversion(data: bytes) -> None:
     before = _snapshot(output)
     convert_logdir(source, output, to=to)
     assert _snapshot(output) == before, "converted again, the output is another one"
+
+
+def ask_data_server() -> None:
+    """Asks TensorBoard's data server for what the last input became."""
+    output = os.path.join(scratch(), "output")
+    if data_server.is_installed() and os.path.isdir(output):
+        _data_server().check(output)
+
+
+@functools.cache
+def _data_server() -> data_server.DataServer:
+    return data_server.DataServer(scratch())
 
 
 def _snapshot(directory: str) -> dict[str, bytes]:
@@ -258,7 +274,7 @@ def _archive_seeds() -> Iterable[bytes]:
 
 def take_names(data: bytes) -> None:
     """Any bytes as the name of a file, and of a run."""
-    name = data.decode("utf-8", "surrogateescape")
+    name = data[:_MOST_PATH].decode("utf-8", "surrogateescape")
     for form in (MINDSPORE, TENSORBOARD):
         created, rank, host, number = parse_name(name, form)
         assert created is None or created >= 0
@@ -313,14 +329,18 @@ def _tail_seeds() -> Iterable[bytes]:
     yield b"\x01" + (DATA / "mindspore-2.10-lineage.bin").read_bytes()
 
 
-_ = (Damage, Padding, make_decoder)
+def _event_message(head: bytes) -> Any:
+    """Files of TensorBoard's events begin with 0x80 and above."""
+    return tb_pb.Event if head >= b"\x80" else ms_pb.LineageEvent if head == b"\x01" else ms_pb.Event
+
+
 TARGETS = [
-    Target("records", "files of records, by all readers", take_records, _record_seeds, "records", 1),
-    Target(
-        "conversion", "event files converted, verified, and loaded", take_conversion, _conversion_seeds, "records", 1
-    ),
-    Target("state", "state files", take_state, _state_seeds, "lines"),
-    Target("archive", "archives beside an output", take_archive, _archive_seeds, "records", 1),
+    Target("records", "files of records, by all readers", take_records, _record_seeds, "records", 1,
+           lambda _: ms_pb.Event),
+    Target("conversion", "event files converted, verified, and loaded", take_conversion, _conversion_seeds, "records",
+           1, _event_message, None, ask_data_server),
+    Target("state", "state files", take_state, _state_seeds, "json"),
+    Target("archive", "archives beside an output", take_archive, _archive_seeds, "records", 1, _event_message),
     Target("names", "names of files and runs", take_names, _name_seeds, "lines"),
-    Target("event_tail", "tails of event files", take_event_tail, _tail_seeds, "records", 1),
-]
+    Target("event_tail", "tails of event files", take_event_tail, _tail_seeds, "records", 1, _event_message),
+]  # fmt: skip

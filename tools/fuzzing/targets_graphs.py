@@ -12,7 +12,7 @@ from ms_summary_bridge.formats.graphs.ms_to_tb import convert_graph_event
 from ms_summary_bridge.formats.graphs.restoration import restore_graph, restore_graph_def
 from ms_summary_bridge.formats.graphs.tb_to_ms import convert_graph_def
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder
-from ms_summary_bridge.formats.protos import ms_pb
+from ms_summary_bridge.formats.protos import ms_pb, tb_pb
 from ms_summary_bridge.formats.sessions.hparams import (
     END_TAG,
     START_TAG,
@@ -165,9 +165,12 @@ def _hparams_seeds() -> Iterable[bytes]:
 
 
 TARGETS = [
-    Target("graph_ms", "MindSpore graphs, to TensorBoard and back", take_ms_graph, _ms_graph_seeds, "wire"),
-    Target("graph_tb", "TensorFlow graphs, to MindInsight and back", take_tb_graph, _tb_graph_seeds, "wire"),
+    Target("graph_ms", "MindSpore graphs, to TensorBoard and back", take_ms_graph, _ms_graph_seeds, "wire", 0,
+           lambda _: ms_pb.Event),
+    Target("graph_tb", "TensorFlow graphs, to MindInsight and back", take_tb_graph, _tb_graph_seeds, "wire", 0,
+           lambda _: tb_pb.GraphDef),
     Target("drawing", "drawn graphs, turned back", take_drawing, _drawing_seeds, "wire"),
-    Target("lineage", "lineage and data set graphs", take_lineage, _lineage_seeds, "wire"),
-    Target("hparams", "hyperparameters", take_hparams, _hparams_seeds, "wire"),
-]
+    Target("lineage", "lineage and data set graphs", take_lineage, _lineage_seeds, "wire", 0,
+           lambda _: ms_pb.LineageEvent),
+    Target("hparams", "hyperparameters", take_hparams, _hparams_seeds, "wire", 0, lambda _: tb_pb.Summary.Value),
+]  # fmt: skip

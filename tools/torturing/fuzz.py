@@ -2,7 +2,11 @@
 
 Each target has the same share of the time, ten minutes at most: `tools/torture fuzz --minutes 5` gives each 10 seconds,
 `--minutes 280` all ten minutes. With atheris, if it is installed (`pip install atheris`); else inputs are changed at
-random. What is found lies in the directory that a row names, or in the row's words.
+random. What is found stands in the row's words.
+
+Hunts of one target add up: `tools/torture fuzz --hunts DIRECTORY --json FILE` hunts for nothing, but takes what the
+hunts below a directory left there (`python -m tools.fuzzing.hunt TARGET --seconds N --out DIRECTORY/NAME`), and tries
+again what was a fault then.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tools.fuzzing.measure import Counts, try_input
 from tools.fuzzing.targets import TARGETS
 from torturing.report import Row
 
@@ -33,9 +38,40 @@ def run(budget_seconds: float, out: Path) -> list[Row]:
     return rows
 
 
+def add_up(directory: Path) -> tuple[float, list[Row]]:
+    """Returns what the hunts in a directory did together: seconds of processor time, and a row for each target."""
+    found: dict[str, list[Path]] = {name: [] for name in TARGETS}
+    for file in sorted(directory.glob("*/result.json")):
+        found[json.loads(file.read_text(encoding="utf-8"))["target"]].append(file)
+    rows = [_add(name, files) for name, files in found.items()]
+    secs = sum(json.loads(file.read_text(encoding="utf-8"))["seconds"] for files in found.values() for file in files)
+    return secs, [row for row in rows if row.tried]
+
+
+def _add(name: str, files: list[Path]) -> Row:
+    row, secs = Row(""), 0.0
+    for file in files:
+        result = json.loads(file.read_text(encoding="utf-8"))
+        secs += result["seconds"]
+        row.tried += result["tried"]
+        row.counted += result["refused"]
+        for found, place in result["faults"].items():
+            data = (file.parent / "faults" / found).read_bytes()
+            try:
+                try_input(TARGETS[name], data, Counts())
+            except Exception as error:
+                row.fault(f"{name}: {place}: {error}: input {data[:200].hex()}")
+    row.what = _what(name, secs)
+    return row
+
+
+def _what(name: str, secs: float) -> str:
+    return f"inputs to {TARGETS[name].what}: {secs / 60:.1f} minutes of processor time"
+
+
 def _hunt(name: str, secs: float, out: Path) -> Row:
     """Hunts for so long, by the clock; a process that does not end then is ended, and what it had done is counted."""
-    row = Row(f"inputs to {TARGETS[name].what}")
+    row = Row(_what(name, 0.0))
     words = [sys.executable, "-m", "tools.fuzzing.hunt", name, "--seconds", str(secs * 0.9), "--out", str(out)]
     path = os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     with subprocess.Popen(
@@ -51,6 +87,7 @@ def _hunt(name: str, secs: float, out: Path) -> Row:
         row.fault(f"{name}: the hunt gave no result: {heard.decode(errors='replace')[-500:]}")
         return row
     result: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    row.what = _what(name, result["seconds"])
     row.tried, row.counted = result["tried"], result["refused"]
     for found, place in result["faults"].items():
         row.fault(f"{name}: {place}: input {(out / 'faults' / found).read_bytes()[:200].hex()}")

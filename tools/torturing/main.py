@@ -48,6 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep the results here, beside those of other parts")
     parser.add_argument("--from", type=Path, metavar="FILE", dest="kept", help="show what was kept; try nothing")
     parser.add_argument("--markdown", action="store_true", help="print the table of docs/reliability.md")
+    parser.add_argument("--hunts", type=Path, metavar="DIR", help="add up the hunts of fuzz that are kept here")
     parser.add_argument("--in-process", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
     unknown = [name for name in arguments.parts if name not in names]
@@ -62,7 +63,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             if arguments.in_process:
                 _run_here(wanted[0], arguments.minutes * 60, path)
                 return 0
-            failed = _run_all(wanted, arguments.minutes * 60, path, Path(scratch))
+            if arguments.hunts:
+                report.keep(path, "fuzz", *load("fuzz").add_up(arguments.hunts))
+                wanted = ["fuzz"]
+            failed = [] if arguments.hunts else _run_all(wanted, arguments.minutes * 60, path, Path(scratch))
             if failed:
                 print(f"torture: could not run to its end: {', '.join(failed)}", file=sys.stderr)
                 return 2

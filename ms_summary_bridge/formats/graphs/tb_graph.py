@@ -7,7 +7,7 @@ Source: `proto/tensorboard/graph.proto`, `node.proto`, `function.proto`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -18,12 +18,12 @@ from ms_summary_bridge.formats.plugin_data import Origin, decode_origin
 __all__ = ["Function", "GraphDef", "Node", "encode_node", "read_graph_def", "split_input"]
 
 
-class Node(msgspec.Struct):
+class Node(msgspec.Struct, gc=False):
     """A `NodeDef`."""
 
     name: str = ""
     op: str = ""
-    inputs: list[str] = []
+    inputs: Sequence[str] = ()
     """As written: `node`, `node:output`, in functions `node:name:index`, `^node` for an order of execution."""
     device: str = ""
     attributes: dict[str, bytes] = {}
@@ -32,7 +32,7 @@ class Node(msgspec.Struct):
     """What it was in a MindSpore graph, where it was drawn from one and is not an operator."""
     group: int = 0
     """Number of the inner graph it was of there; 0 for the outermost."""
-    holders: list[Holder] = []
+    holders: Sequence[Holder] = ()
     """Its values that held graphs there."""
 
 
@@ -71,21 +71,23 @@ def read_graph_def(data: bytes) -> GraphDef:
         UnicodeDecodeError: A name is not UTF-8.
     """
     graph = GraphDef()
+    library = bytearray()
     for key, a, b in wire.fields(data, 0, len(data)):
         if key == 0x0A:
             graph.nodes.append(_read_node(data[a:b]))
         elif key == 0x12:
-            library = b""
+            part = bytearray()
             for inner, c, d in wire.fields(data, a, b):
                 content = data[c:d]
                 if inner == 0x0A:
                     graph.functions.append(_read_function(content))
                     content = _without_nodes(content)
                 if inner & 7 == wire.LENGTH_DELIMITED:  # as all there are
-                    library += wire.length_delimited(wire.varint(inner), content)
-            graph.library += wire.length_delimited(b"\x12", library)
+                    part += wire.length_delimited(wire.varint(inner), content)
+            library += wire.length_delimited(b"\x12", bytes(part))
         elif key == 0x22:
-            graph.library += wire.length_delimited(b"\x22", data[a:b])
+            library += wire.length_delimited(b"\x22", data[a:b])
+    graph.library = bytes(library)
     return graph
 
 
@@ -100,13 +102,15 @@ def _without_nodes(function: bytes) -> bytes:
 
 def _read_node(data: bytes) -> Node:
     node = Node(origin=decode_origin(data))
+    inputs: list[str] = []
+    holders: list[Holder] = []
     for key, a, b in wire.fields(data, 0, len(data)):
         if key == 0x0A:
             node.name = data[a:b].decode()
         elif key == 0x12:
             node.op = data[a:b].decode()
         elif key == 0x1A:
-            node.inputs.append(data[a:b].decode())
+            inputs.append(data[a:b].decode())
         elif key == 0x22:
             node.device = data[a:b].decode()
         elif key == 0x2A:
@@ -115,7 +119,8 @@ def _read_node(data: bytes) -> Node:
         elif key == MEMBER:
             node.group = a
         elif key == HOLDER:
-            node.holders.append(read_holder(data[a:b]))
+            holders.append(read_holder(data[a:b]))
+    node.inputs, node.holders = inputs or (), holders or ()
     return node
 
 

@@ -16,6 +16,8 @@ Source: `proto/tensorboard/graph.proto` and `proto/mindspore/graph.proto`; what 
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -60,7 +62,7 @@ def convert_graph_def(graph_def: bytes) -> tuple[bytes, GraphCounts]:
     return read_safely(lambda: _Drawing(read_graph_def(graph_def)).draw())
 
 
-class _Drawn(msgspec.Struct):
+class _Drawn(msgspec.Struct, gc=False):
     """One node of the source, and what becomes of it."""
 
     node: Node
@@ -89,7 +91,7 @@ class _Drawing:
         self._dangling: dict[str, str] = {}  # name that nothing has -> name written
         self._names = AnfNames(())
         self._library = source.library
-        self._add_group([(node, False) for node in source.nodes], "")
+        self._add_group(((node, False) for node in source.nodes), "")
         self.counts.nodes = len(source.nodes)
         scopes = UniqueNames(node.name.partition("/")[0] for node in source.nodes)
         for function in source.functions:
@@ -97,17 +99,18 @@ class _Drawing:
             scope = scopes.take(drawable_name(function.name or "function").replace("/", "."))
             self._add_group(self._nodes_of(function), scope)
 
-    def _nodes_of(self, function: Function) -> list[tuple[Node, bool]]:
-        """Returns the nodes of a function, and before and behind them (True) its arguments and its outputs."""
+    def _nodes_of(self, function: Function) -> Iterator[tuple[Node, bool]]:
+        """Yields the nodes of a function, and before and behind them (True) its arguments and its outputs."""
         self.counts.arguments += len(function.arguments)
         self.counts.returns += len(function.returns)
-        return [
-            *((Node(name, _ARGUMENT, attributes=_type_attribute(number)), True) for name, number in function.arguments),
-            *((node, False) for node in function.nodes),
-            *((Node(f"return/{name}", _RETURN, [source]), True) for name, source in function.returns),
-        ]
+        for name, number in function.arguments:
+            yield Node(name, _ARGUMENT, attributes=_type_attribute(number)), True
+        for node in function.nodes:
+            yield node, False
+        for name, source in function.returns:
+            yield Node(f"return/{name}", _RETURN, [source]), True
 
-    def _add_group(self, nodes: list[tuple[Node, bool]], scope: str) -> None:
+    def _add_group(self, nodes: Iterable[tuple[Node, bool]], scope: str) -> None:
         found: dict[str, _Drawn] = {}
         group = len(self._found)
         self._found.append(found)
@@ -221,5 +224,6 @@ def _is_data(text: str) -> bool:
     return not text.startswith("^")
 
 
+@functools.lru_cache(64)  # one for many thousands of arguments
 def _type_attribute(number: int) -> dict[str, bytes]:
     return {"dtype": b"\x30" + wire.varint(number)} if number else {}

@@ -174,7 +174,8 @@ class Walk:
             one = self.check(item, given, inner)
             name = getattr(one, "name", one)
             if one is not INVALID and name in found:
-                one = self.problems.add(inner, f"{getattr(one, 'title', name)!r} is in the list twice")
+                title = one if isinstance(one, str) else getattr(one, "title", name)  # a text has a method called so
+                one = self.problems.add(inner, f"{title!r} is in the list twice")
             found[number if one is INVALID else name] = one
         return INVALID if INVALID in found.values() else tuple(found.values())
 
