@@ -218,7 +218,7 @@ def load_state(destination: str) -> State:
 
 def _is_path(text: str) -> bool:
     try:
-        return b"\0" not in os.fsencode(text)
+        return b"\0" not in text.encode("utf-8", "surrogateescape")  # whatever the locale of this process is
     except UnicodeEncodeError:  # half a surrogate pair
         return False
 

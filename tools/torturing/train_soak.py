@@ -48,7 +48,7 @@ class Pace(Callback):
 
 def main(directory: Path, seconds: float, pace: float) -> None:
     mindspore.set_device("CPU")
-    mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+    mindspore.set_context(mode=mindspore.GRAPH_MODE)  # a step of PYNATIVE leaves 4.7 KiB behind without any callback
     mindspore.set_seed(1)
     x = np.random.default_rng(0).standard_normal((_STEPS_PER_EPOCH, 1)).astype(np.float32)
     dataset = NumpySlicesDataset((x, 2 * x), shuffle=False, num_parallel_workers=1).batch(1)
