@@ -250,7 +250,7 @@ TARGETS = [
     Target("journal", "journals and watchdogs' files", take_journal, _journal_seeds, "json_lines"),
     Target("msprobe", "tables of msprobe", take_msprobe, _msprobe_seeds, "lines"),
     Target("profile", "tables of MindSpore's profiler", take_profile, _profile_seeds, "lines"),
-    Target("cann", "logs of CANN", take_cann, _cann_seeds, "lines"),
-    Target("npu_smi", "what npu-smi prints", take_npu_smi, _npu_smi_seeds, "lines"),
+    Target("cann", "logs of CANN (from documentation)", take_cann, _cann_seeds, "lines"),
+    Target("npu_smi", "what npu-smi prints (from documentation)", take_npu_smi, _npu_smi_seeds, "lines"),
     Target("checkpoints", "states of checkpoints", take_checkpoints, _checkpoint_seeds, "json"),
 ]
