@@ -114,6 +114,12 @@ def test_the_odd_ranks_are_named(tmp_path: Path) -> None:
     assert isinstance(at["max"], float)
 
 
+def test_a_rank_of_any_number_costs_no_list_without_end(tmp_path: Path) -> None:
+    for name in ("rank_0", f"rank_{10**18}"):
+        _write_rank(tmp_path / "run" / name, {1: {"loss": 1.0}})
+    assert len(aggregate_ranks(tmp_path / "run", tmp_path / "out").missing) == (1 << 20) - 1
+
+
 def test_a_rank_that_goes_back_is_counted(tmp_path: Path) -> None:
     _write_rank(tmp_path / "run" / "rank_0", {step: {"loss": 1.0} for step in range(1, 101)})
     _write_rank(tmp_path / "run" / "rank_1", {step: {"loss": 1.0} for step in range(1, 101)})
