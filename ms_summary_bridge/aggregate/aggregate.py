@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AGGREGATE_FILE", "AggregateReport", "NonFinite", "RankReport", "aggregate_ranks"]
 
-_MOST_RANKS: Final = 1 << 20  # a journal, or a name, may say anything
 AGGREGATE_FILE: Final = "aggregate.json"
 _WRITER: Final = "ms_summary_bridge/aggregate"
 _ROWS: Final = 200_000  # held of all ranks together
@@ -122,7 +121,7 @@ def aggregate_ranks(
     report = AggregateReport(source, destination, problems=problems)
     report.ranks = [RankReport(rank.rank, rank.name) for rank in ranks]
     present = {rank.rank for rank in ranks}
-    report.missing = [rank for rank in range(min(max(present), _MOST_RANKS)) if rank not in present]
+    report.missing = [rank for rank in range(max(present)) if rank not in present]
     try:
         with _Outputs(destination, is_forced=force) as outputs:
             aggregation = _Aggregation(ranks, columns, report, is_filled=fill)

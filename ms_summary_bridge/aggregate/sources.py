@@ -22,6 +22,7 @@ from ms_summary_bridge.errors import LogdirError, NoEventsError, UsageError, cou
 from ms_summary_bridge.monitor.sinks.journal import JOURNAL, read_journal
 from ms_summary_bridge.runs.logdir import Run, discover
 from ms_summary_bridge.runs.reading import RunReading
+from ms_summary_bridge.training.distributed import MOST_RANKS
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -186,8 +187,8 @@ def find_ranks(
     """Finds what the ranks of one training left below a directory.
 
     A rank's number is that in a MindSpore file's name where the files of a directory differ in it, else that of the
-    directory (`rank_3`, or the number that its name ends with); where neither tells, ranks are numbered in the order of
-    their names.
+    directory (`rank_3`, or the number that its name ends with); where neither tells, or one tells a number that no rank
+    can have, ranks are numbered in the order of their names.
 
     Args:
         source: The training's directory.
@@ -217,7 +218,12 @@ def find_ranks(
             problems = [f"{problem.path}: {problem.reason}" for problem in (*logdir.problems, *logdir.empty)]
     if not found:
         raise NoEventsError(f"{source}: no summary file, event file or journal ({JOURNAL}) found below it")
-    if any(one.rank is None for one in found):
+    odd = [one for one in found if one.rank is not None and not 0 <= one.rank < MOST_RANKS]
+    problems += [
+        f"{one.name}: rank {one.rank} is beyond all that a training can have: ranks are numbered in the order of names"
+        for one in odd
+    ]
+    if odd or any(one.rank is None for one in found):
         for number, one in enumerate(found):
             one.rank = number
     by_rank: dict[int, _Found] = {}

@@ -14,7 +14,6 @@ import atexit
 import copy
 import functools
 import os
-import sys
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -32,6 +31,7 @@ from ms_summary_bridge.callback.arguments import (
     refuse_overrides,
     specified_data,
 )
+from ms_summary_bridge.callback.callback_list import refuse_others, saved_checkpoints
 from ms_summary_bridge.callback.collector import has_seam, quiet_learning_rate, without_training
 from ms_summary_bridge.callback.gradient_summary import GradientSummary
 from ms_summary_bridge.callback.live_collection import LiveCollection
@@ -346,7 +346,7 @@ class SummaryBridge(HookNames, Callback, UserValues):
         others = [callback for callback in callbacks_of(parameters) if callback is not self]
         self._values.begin_training(parameters, others, self.training_options(parameters))
         self._steps.begin_training(int(parameters.get("cur_step_num") or 0))
-        self._checkpoints = dict(enumerate(_saved_checkpoints(parameters)))  # of an earlier training
+        self._checkpoints = dict(enumerate(saved_checkpoints(parameters)))  # of an earlier training
         epochs, steps = parameters.get("epoch_num"), parameters.get("batch_num")
         size = f"{counted(epochs, 'epoch')} of {counted(steps, 'step')}"
         self.landmark("training", f"training begins: {size}")
@@ -425,19 +425,7 @@ class SummaryBridge(HookNames, Callback, UserValues):
             self._mode = ""
 
     def _begin(self, mode: str, run_context: Any) -> None:
-        for other in callbacks_of(run_context.original_args()):
-            if other is not self and isinstance(other, (SummaryCollector, SummaryBridge)):
-                name = type(other).__name__
-                if isinstance(other, SummaryCollector) and "mindformers" in sys.modules:
-                    name += " (SummaryMonitor in a MindFormers YAML file)"
-                if isinstance(other, SummaryBridge):
-                    raise UsageError(
-                        "two SummaryBridge are in the list of callbacks: remove one; build_monitor_callbacks brings "
-                        "one, unless its configuration says backend: [local]"
-                    )
-                raise UsageError(
-                    f"{name} is in the list of callbacks beside SummaryBridge, which replaces it: remove one"
-                )
+        refuse_others(self, SummaryBridge, run_context.original_args())
         self._mode = mode
         if not has_seam():
             self._fall_back()
@@ -463,7 +451,7 @@ class SummaryBridge(HookNames, Callback, UserValues):
         self._steps.can_move = False
 
     def _note_checkpoints(self, parameters: Any) -> None:
-        for place, path in enumerate(_saved_checkpoints(parameters)):
+        for place, path in enumerate(saved_checkpoints(parameters)):
             if path and path != self._checkpoints.get(place):
                 self._checkpoints[place] = path
                 self.landmark("checkpoint", f"checkpoint saved: {path}")
@@ -479,8 +467,3 @@ def _close_at_exit(reference: weakref.ref[SummaryBridge]) -> None:
     bridge = reference()
     if bridge is not None:
         bridge.close()
-
-
-def _saved_checkpoints(parameters: Any) -> list[str]:
-    """Returns the file that each ModelCheckpoint in the list saved last, empty where there is none."""
-    return [str(getattr(callback, "latest_ckpt_file_name", None) or "") for callback in callbacks_of(parameters)]

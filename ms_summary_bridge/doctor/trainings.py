@@ -27,7 +27,7 @@ from ms_summary_bridge.files.system import open_regular
 from ms_summary_bridge.monitor.sinks.journal import JOURNAL, json_lines
 from ms_summary_bridge.monitor.watchdog.heartbeat import Beat, find_beat
 from ms_summary_bridge.runs.log_files import CONVERT
-from ms_summary_bridge.training.distributed import ProcessRank, find_process_rank
+from ms_summary_bridge.training.distributed import MOST_RANKS, ProcessRank, find_process_rank
 from ms_summary_bridge.training.phases import START
 
 __all__ = [
@@ -49,7 +49,6 @@ _OPEN_MODE, _CLOSED_MODE = 0o600, 0o400  # of MindSpore's writer, and of this pa
 _CLOCK_SECS: Final = 5.0
 _RANK_DIRECTORY: Final = re.compile(r"rank_\d+", re.ASCII)
 _MOST_PID: Final = 1 << 22  # of Linux
-_MOST_RANKS: Final = 1 << 20  # a journal may say anything
 
 
 class JournalFacts(msgspec.Struct, frozen=True):
@@ -259,7 +258,7 @@ def _check_ranks(log: LogFacts, journals: list[JournalFacts]) -> Finding:
     run = os.path.dirname(newest.directory) if newest is not None else ""
     of_run = [one for one in journals if run in (os.path.dirname(one.directory), one.directory)]
     wanted = max((_whole(one.header.get("ranks"), 1) for one in of_run), default=0)
-    missing = [str(rank) for rank in range(min(wanted, _MOST_RANKS)) if rank not in ranks]
+    missing = [str(rank) for rank in range(min(wanted, MOST_RANKS)) if rank not in ranks]
     if missing:
         text = f"rank: of {wanted} ranks, {named(missing)} left nothing here"
         return fault("self.rank", "warning", text, "look on their nodes, or give all ranks a save_dir on a shared disk")

@@ -17,7 +17,10 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["ProcessRank", "find_process_rank", "rank_directory"]
+__all__ = ["MOST_RANKS", "ProcessRank", "find_process_rank", "rank_directory"]
+
+MOST_RANKS: Final = 1 << 20
+"""No training has more; a name or a line of a file that says a higher number does not speak of a rank."""
 
 _LOG: Final = logging.getLogger("ms_summary_bridge")
 # Rank and size as set by msrun (which says the size under the third name) and the rank table's launchers, by

@@ -114,10 +114,25 @@ def test_the_odd_ranks_are_named(tmp_path: Path) -> None:
     assert isinstance(at["max"], float)
 
 
-def test_a_rank_of_any_number_costs_no_list_without_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [1 << 20, 10**18, -(10**18)])
+def test_a_number_that_no_rank_has_is_told_and_costs_no_list_without_end(tmp_path: Path, number: int) -> None:
+    for rank, name in ((0, "rank_0"), (number, f"rank_{abs(number)}")):
+        directory = tmp_path / "run" / name
+        directory.mkdir(parents=True)
+        line = {"kind": "sample", "step": 1, "wall_time": 1e9, "rank": rank, "values": {"loss": 1.0}}
+        (directory / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+    for what in ("journals", "auto"):
+        report = aggregate_ranks(tmp_path / "run", tmp_path / what, what=what)
+        assert ([one.rank for one in report.ranks], report.missing) == ([0, 1], [])
+        assert [f"rank {number} is beyond" in problem for problem in report.problems] == [True]
+
+
+def test_a_directory_of_a_number_that_no_rank_has_is_told(tmp_path: Path) -> None:
     for name in ("rank_0", f"rank_{10**18}"):
         _write_rank(tmp_path / "run" / name, {1: {"loss": 1.0}})
-    assert len(aggregate_ranks(tmp_path / "run", tmp_path / "out").missing) == (1 << 20) - 1
+    report = aggregate_ranks(tmp_path / "run", tmp_path / "out")
+    assert ([one.rank for one in report.ranks], report.missing) == ([0, 1], [])
+    assert [f"rank {10**18} is beyond" in problem for problem in report.problems] == [True]
 
 
 def test_a_rank_that_goes_back_is_counted(tmp_path: Path) -> None:

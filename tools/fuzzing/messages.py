@@ -13,7 +13,7 @@ from typing import Any
 
 from ms_summary_bridge.errors import EventDecodeError
 from ms_summary_bridge.formats import wire
-from tools.fuzzing.texts import DOUBLES, NUMBERS, change_bytes, change_text, valid_text
+from tools.fuzzing.texts import DOUBLES, NUMBERS, change_bytes, change_order, change_text, valid_text
 
 Field = tuple[int, "int | bytes"]
 """The key and what the field holds: a number of wire type VARINT, else bytes."""
@@ -168,13 +168,8 @@ def _change_fields(fields: list[Field], known: Any, rng: random.Random, depth: i
             fields.insert(rng.randint(0, len(fields)), rng.choice(fields))
         return
     place = rng.randrange(len(fields))
-    if way == 0:
-        del fields[place]
-    elif way == 1:
-        fields.insert(rng.randint(0, len(fields)), fields[place])
-    elif way == 2:
-        other = rng.randrange(len(fields))
-        fields[place], fields[other] = fields[other], fields[place]
+    if way < 3:
+        change_order(fields, rng, way)
     elif way == 3:
         fields += [fields[place]] * rng.choice((1, 3, 30))
     else:

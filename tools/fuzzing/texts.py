@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import struct
+from typing import Any
 
 from ms_summary_bridge.formats import wire
 
@@ -78,10 +79,10 @@ def change_lines(data: bytes, rng: random.Random) -> bytes:
     return b"".join(lines)
 
 
-def change_order(parts: list[bytes], rng: random.Random) -> None:
-    """Takes a part away, doubles it or puts it elsewhere; mostly it does nothing."""
+def change_order(parts: list[Any], rng: random.Random, way: int | None = None) -> None:
+    """Takes a part away, doubles it or puts it elsewhere: ways 0, 1 and 2; without a way mostly nothing."""
     place = rng.randrange(len(parts))
-    way = rng.randrange(10)
+    way = rng.randrange(10) if way is None else way
     if way == 0:
         del parts[place]
     elif way == 1:
