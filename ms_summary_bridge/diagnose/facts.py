@@ -14,6 +14,7 @@ from ms_summary_bridge.diagnose.places import find_place
 from ms_summary_bridge.errors import NOT_JSON, counted
 from ms_summary_bridge.files.file_names import HANG_LOG
 from ms_summary_bridge.files.lines import read_lines
+from ms_summary_bridge.training.distributed import MOST_RANKS
 
 __all__ = ["Bad", "End", "Gone", "Hung", "RankFacts", "Sight", "read_rank"]
 
@@ -220,6 +221,10 @@ class _Reading:
                 self._first, self._samples, self._every = None, 0, 1
             self._process = line.host, line.pid
             self.facts.size = line.ranks if isinstance(line.ranks, int) else 0
+            if self.facts.size > MOST_RANKS:
+                text = f"{where}: {counted(self.facts.size, 'rank')} are beyond all that a training can have: left out"
+                self.facts.problems.append(text)
+                self.facts.size = 0
             self.take_place(line)
         elif line.kind == "sample":
             self._take_sample(where, line)

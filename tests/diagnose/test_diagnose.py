@@ -157,6 +157,17 @@ def test_a_rank_that_never_began_is_named(tmp_path: Path) -> None:
     assert [(finding.rule, finding.ranks) for finding in diagnosis.findings] == [("absent", [6])]
 
 
+def test_more_ranks_than_a_training_can_have_are_told_and_not_looked_for(tmp_path: Path) -> None:
+    for rank, ranks in enumerate((2, 10**18)):
+        directory = tmp_path / "run" / f"rank_{rank}"
+        directory.mkdir(parents=True)
+        line = {"kind": "header", "format": 1, "wall_time": 1e9, "rank": rank, "ranks": ranks, "host": "h", "pid": 7}
+        (directory / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+    diagnosis = diagnose_ranks(tmp_path / "run", now=1e9 + 5, cann_logs=[])
+    assert (diagnosis.ranks, diagnosis.missing) == (2, [])
+    assert [f"{10**18:,} ranks are beyond" in problem for problem in diagnosis.problems] == [True]
+
+
 def test_damaged_and_empty_files_cost_their_rank_and_are_named(tmp_path: Path) -> None:
     training, odd, now = plant(random.Random(4), "data", is_late=True, ranks=8)
     training.write(tmp_path)
