@@ -126,6 +126,7 @@ class BatchReader:
         self._end = end
         self._chunk_bytes = chunk_bytes
         self._patience = LIMITS.patience
+        self._distrust = 1
 
     def __iter__(self) -> Iterator[_Item]:
         chunk_bytes = self._chunk_bytes or LIMITS.chunk_bytes
@@ -213,7 +214,10 @@ class BatchReader:
                 payload = found.payload(row)
                 end = found.end(row)
                 if masked_crc(payload) != int.from_bytes(found.data[end - FOOTER_BYTES : end], "little"):
-                    return (yield from self._read_generally(1))
+                    # Each time the general reader decodes a chunk. Where damage comes again and again, a few bytes
+                    # apart, it keeps more and more of what it has found there.
+                    most, self._distrust = self._distrust, min(2 * self._distrust, LIMITS.most_patience)
+                    return (yield from self._read_generally(most))
                 self.payload = payload
                 start, self.offset = self.offset, base + end
                 if self._histograms is not None and self._histograms.is_used:
