@@ -13,7 +13,8 @@ Source: `proto/mindspore/graph.proto`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -34,6 +35,7 @@ __all__ = [
     "encode_input",
     "encode_operator",
     "read_graph",
+    "read_operators",
 ]
 
 FUNCTION: Final = "function"
@@ -66,15 +68,15 @@ class Operator(Part):
     scope: str = ""
     full_name: str = ""
     instance_name: str = ""
-    inputs: list[tuple[str, bool]] = []
+    inputs: Sequence[tuple[str, bool]] = ()
     """Names of what it takes, and whether the edge is an order of execution only."""
-    attributes: list[tuple[str, bytes]] = []
+    attributes: Sequence[tuple[str, bytes]] = ()
     """Names and `ValueProto`s."""
     output_type: bytes = b""
     """A `TypeProto`."""
-    input_origins: list[str] = []
+    input_origins: Sequence[str] = ()
     """For each input what stood behind the name, or all of a name that nothing has."""
-    called: set[str] = set()
+    called: Collection[str] = ()
     """Attributes that named a function in TensorFlow."""
 
 
@@ -115,8 +117,8 @@ class Graph(msgspec.Struct):
 # ------------------------------------------------------------------------------------------------------- reading
 
 
-def read_graph(data: bytes) -> Graph:
-    """Reads a `GraphProto`.
+def read_graph(data: bytes, *, with_operators: bool = True) -> Graph:
+    """Reads a `GraphProto`; its operators, too, unless they are to be walked by `read_operators`.
 
     Raises:
         EventDecodeError: The bytes are not a message.
@@ -125,7 +127,8 @@ def read_graph(data: bytes) -> Graph:
     graph = Graph()
     for key, a, b in wire.fields(data, 0, len(data)):
         if key == 0x0A:
-            graph.operators.append(_read_operator(data[a:b]))
+            if with_operators:
+                graph.operators.append(_read_operator(data[a:b]))
         elif key == 0x12:
             graph.name = data[a:b].decode()
         elif key == 0x1A:
@@ -139,22 +142,35 @@ def read_graph(data: bytes) -> Graph:
     return graph
 
 
+def read_operators(data: bytes) -> Iterator[Operator]:
+    """Yields the operators of a `GraphProto`, without holding them all; raises as `read_graph`."""
+    for key, a, b in wire.fields(data, 0, len(data)):
+        if key == 0x0A:
+            yield _read_operator(data[a:b])
+
+
 def _read_operator(data: bytes) -> Operator:
     operator = Operator()
+    inputs: list[tuple[str, bool]] = []
+    origins: list[str] = []
+    attributes: list[tuple[str, bytes]] = []
+    called: set[str] = set()
     found: dict[int, Any] = {}
     for key, a, b in wire.fields(data, 0, len(data)):
         if key == 0x0A:
-            _read_input(operator, data, a, b)
+            name, is_control, behind = _read_input(data, a, b)
+            inputs.append((name, is_control))
+            origins.append(behind)
         elif key == 0x1A:
-            operator.op_type = data[a:b].decode()
+            operator.op_type = sys.intern(data[a:b].decode())  # few are distinct
         elif key == 0x22:
             operator.scope = data[a:b].decode()
         elif key == 0x2A:
             name, value = wire.read_entry(data[a:b])
-            operator.attributes.append((name, value))
+            attributes.append((name, value))
             origin = decode_origin(data[a:b])
             if origin is not None and origin.kind == FUNCTION:
-                operator.called.add(name)
+                called.add(name)
         elif key == 0x32:
             operator.output_type = data[a:b]
         elif key == 0x42:
@@ -164,10 +180,14 @@ def _read_operator(data: bytes) -> Operator:
         else:
             found[key] = a if key & 7 == wire.VARINT else data[a:b]
     operator.set_part(data, found, 0x12)
+    # Of a million operators that have none of these, none has an empty list.
+    operator.inputs, operator.input_origins = inputs or (), origins or ()
+    operator.attributes, operator.called = attributes or (), called or ()
     return operator
 
 
-def _read_input(operator: Operator, data: bytes, start: int, end: int) -> None:
+def _read_input(data: bytes, start: int, end: int) -> tuple[str, bool, str]:
+    """Returns the name, whether the edge is an order of execution only, and what stood behind the name."""
     name, is_control, origin = "", False, None
     for key, a, b in wire.fields(data, start, end):
         if key == 0x0A:
@@ -176,8 +196,7 @@ def _read_input(operator: Operator, data: bytes, start: int, end: int) -> None:
             is_control = a == 1  # CONTROL_EDGE; a number protobuf does not know it reads as the first, DATA_EDGE
         elif key == ORIGIN_KEY:
             origin = decode_origin(data[start:end])
-    operator.inputs.append((name, is_control))
-    operator.input_origins.append((origin and origin.tag) or "")
+    return name, is_control, (origin and origin.tag) or ""
 
 
 def _read_parameter(data: bytes) -> Parameter:
@@ -217,8 +236,17 @@ def encode_operator(
 
 
 def encode_graph(
-    operators: Iterable[bytes], parameters: Iterable[bytes], outputs: Iterable[bytes], constants: Iterable[bytes]
+    operators: Iterable[bytes],
+    parameters: Iterable[bytes],
+    outputs: Iterable[bytes],
+    constants: Iterable[bytes],
+    *marks: bytes,
 ) -> bytes:
-    """Encodes a `GraphProto` of encoded parts."""
-    groups = ((b"\x0a", operators), (b"\x1a", parameters), (b"\x22", outputs), (b"\x2a", constants))
-    return b"".join(wire.length_delimited(key, part) for key, parts in groups for part in parts)
+    """Encodes a `GraphProto` of encoded parts, with fields of ours behind them."""
+    out = bytearray()  # and no list of all parts beside it
+    for key, parts in ((b"\x0a", operators), (b"\x1a", parameters), (b"\x22", outputs), (b"\x2a", constants)):
+        for part in parts:
+            out += wire.length_delimited(key, part)
+    for mark in marks:
+        out += mark
+    return bytes(out)

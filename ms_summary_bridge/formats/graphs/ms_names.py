@@ -13,6 +13,7 @@ Source, in `mindinsight/datavisual/data_transform/graph/` of MindInsight 2.3.1 (
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
 from typing import Final
@@ -58,8 +59,12 @@ class AnfNames:
         names = UniqueNames()
         self.operators = [names.take(_beside(scopes, name), scopes) for name in legal]
         """Full names, in the order of the wishes."""
-        self._parts = {part for name in self.operators for part in name.split("/")}
         self._ids = UniqueNames()
+
+    @functools.cached_property
+    def _parts(self) -> set[str]:
+        """The names of all scopes and operators, without those around them."""
+        return {part for name in self.operators for part in name.split("/")}
 
     def take_id(self, wish: str) -> str:
         """Returns a name for a parameter or a constant: no slash, no number, nothing that stands in a scope."""

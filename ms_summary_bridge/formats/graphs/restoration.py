@@ -19,6 +19,7 @@ from ms_summary_bridge.formats.graphs.ms_graph import (
     encode_input,
     encode_operator,
     read_graph,
+    read_operators,
 )
 from ms_summary_bridge.formats.graphs.ms_values import AnfValueEncoder
 from ms_summary_bridge.formats.graphs.tb_graph import Node, encode_node, read_graph_def, split_input
@@ -176,7 +177,7 @@ def restore_graph_def(graph: bytes) -> tuple[bytes, GraphCounts]:
 
 
 def _restore_graph_def(graph: bytes) -> tuple[bytes, GraphCounts]:
-    source = read_graph(graph)
+    source = read_graph(graph, with_operators=False)
     values = ValueEncoder()
     rest = tb_pb.GraphDef.FromString(source.library)
     functions = rest.library.function
@@ -206,9 +207,9 @@ def _restore_graph_def(graph: bytes) -> tuple[bytes, GraphCounts]:
         shapes = value.shapes if constant.shapes is None else constant.shapes or None
         attributes = {"value": value.value, "dtype": value.type, "_output_shapes": shapes}
         counts.constants += put(constant, encode_node(name, op, [], attributes))
-    for operator in source.operators:
+    for operator in read_operators(graph):
         names[operator.name] = _origin_of(operator.origin, operator.full_name, "")[0]
-    for operator in source.operators:
+    for operator in read_operators(graph):
         counts.operators += put(operator, _graph_def_node(operator, names, values))
         counts.edges += len(operator.inputs)
     if not any(groups) and not functions:

@@ -68,14 +68,19 @@ class _Drawn(msgspec.Struct, gc=False):
     node: Node
     group: int
     """0 for the graph, else the number of the function: names are looked up there."""
-    name: str
-    """With the scope of the function before it."""
+    scope: str
+    """Of the function, with a slash; empty for the graph."""
     is_signature: bool = False
     """An argument or an output of the function."""
     is_used: bool = False
     id: str = ""
-    """What an input calls it; empty until it has one."""
+    """What an input calls it; empty where none does."""
     full_name: str = ""
+
+    @property
+    def name(self) -> str:
+        """The node's name, with the scope of the function before it."""
+        return self.scope + self.node.name
 
 
 class _Drawing:
@@ -114,9 +119,10 @@ class _Drawing:
         found: dict[str, _Drawn] = {}
         group = len(self._found)
         self._found.append(found)
-        self._scopes.append(f"{scope}/" if scope else "")
+        prefix = f"{scope}/" if scope else ""
+        self._scopes.append(prefix)
         for node, is_signature in nodes:
-            drawn = _Drawn(node, group, f"{scope}/{node.name}" if scope else node.name, is_signature)
+            drawn = _Drawn(node, group, prefix, is_signature)
             self._nodes.append(drawn)
             self.counts.ambiguous += found.setdefault(node.name, drawn) is not drawn
 
@@ -128,12 +134,18 @@ class _Drawing:
                 source = self._found[drawn.group].get(split_input(text)[0])
                 if source is not None:
                     source.is_used = True
-        plain = [drawn for drawn in self._nodes if self._is_plain(drawn)]
-        kept = {id(drawn) for drawn in plain}
-        operators = [drawn for drawn in self._nodes if id(drawn) not in kept]
+        plain: list[_Drawn] = []
+        operators: list[_Drawn] = []
+        for drawn in self._nodes:
+            (plain if self._is_plain(drawn) else operators).append(drawn)
+        # From here on only what an edge comes from is looked up, and what is written is forgotten.
+        self._nodes.clear()
+        self._found = [{name: drawn for name, drawn in group.items() if drawn.is_used} for group in self._found]
         self._names = AnfNames(drawn.name for drawn in operators)
         for number, (drawn, name) in enumerate(zip(operators, self._names.operators, strict=True), 1):
-            drawn.id, drawn.full_name = str(number), name
+            drawn.full_name = name
+            if drawn.is_used:
+                drawn.id = str(number)
             self.counts.renamed += name != drawn.name
         for drawn in plain:
             drawn.id = self._names.take_id(drawn.name)
@@ -142,9 +154,13 @@ class _Drawing:
         counts = self.counts
         counts.operators, counts.parameters, counts.constants = len(operators), len(parameters), len(constants)
         mark = encode_origin(Origin(derived=True, kind="graph"))
-        graph = encode_graph(map(self._operator, operators), parameters, [], constants)
         library = encode_mark(LIBRARY, self._library) if self._library else b""
-        return mark + graph + library, counts
+        return encode_graph(self._encode(operators), parameters, [], constants, mark, library), counts
+
+    def _encode(self, operators: list[_Drawn]) -> Iterator[bytes]:
+        operators.reverse()
+        for number in range(1, len(operators) + 1):
+            yield self._operator(operators.pop(), str(number))
 
     def _is_plain(self, drawn: _Drawn) -> bool:
         """Whether a node becomes a parameter or a constant."""
@@ -162,7 +178,7 @@ class _Drawing:
         out += encode_mark(SHAPES, drawn.node.attributes.get("_output_shapes", b""))
         return out + _marks(drawn, Origin(drawn.node.name, kind=drawn.node.op))
 
-    def _operator(self, drawn: _Drawn) -> bytes:
+    def _operator(self, drawn: _Drawn, number: str) -> bytes:
         node = drawn.node
         attributes = {key: value for key, value in node.attributes.items() if key != "_output_shapes"}
         op = node.op or "Unknown"
@@ -174,7 +190,7 @@ class _Drawing:
         if node.device:
             fields.append(self._attribute(("device", wire.text(b"\x12", node.device))))
         return encode_operator(
-            drawn.id, op, drawn.full_name, self._inputs(drawn), fields, self._type(node.attributes)
+            number, op, drawn.full_name, self._inputs(drawn), fields, self._type(node.attributes)
         ) + _marks(drawn, origin)
 
     def _attribute(self, entry: tuple[str, bytes]) -> bytes:
