@@ -7,13 +7,13 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import IO, TYPE_CHECKING, Final, Literal
+from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 import numpy as np
 
 from ms_summary_bridge.aggregate.sources import RankSource, find_ranks
-from ms_summary_bridge.aggregate.statistics import STATISTICS, Carried, Row, align, summarise
+from ms_summary_bridge.aggregate.statistics import STATISTICS, ByTag, Carried, Row, align, summarise
 from ms_summary_bridge.columns.growing import Columns, GrowingColumns
 from ms_summary_bridge.columns.read import matcher
 from ms_summary_bridge.errors import FileTakenError, WriteError
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["AGGREGATE_FILE", "AggregateReport", "NonFinite", "RankReport", "aggregate_ranks"]
 
 AGGREGATE_FILE: Final = "aggregate.json"
+_TOGETHER: Final = 1024
+"""Tags whose rows are put together, before all are."""
 _WRITER: Final = "ms_summary_bridge/aggregate"
 _ROWS: Final = 200_000  # held of all ranks together
 _FEWEST_ROWS: Final = 64  # held of one rank
@@ -175,12 +177,13 @@ class _Aggregation:
     def _rows(self, parts: list[Columns]) -> list[Row]:
         for number, part in enumerate(parts):
             self._note(number, part)
-        found = np.unique(np.concatenate([part[1] for part in parts]))
-        rows: list[Row] = []
-        steps_seen: set[int] = set()
+        by_tag = [ByTag(part) for part in parts]
+        tags: list[tuple[str, int]] = []  # and how many rows each has
+        together: list[tuple[npt.NDArray[Any], ...]] = []  # steps, wall times, counts, values, which are there
+        blocks: list[tuple[npt.NDArray[Any], ...]] = []  # the same of many tags
         slowest: dict[int, npt.NDArray[np.float64]] = {}
-        for tag in found.tolist():
-            steps, values, times, has = align(parts, tag)
+        for tag in np.unique(np.concatenate([part.tags for part in by_tag])).tolist():
+            steps, values, times, has = align([part.points(tag) for part in by_tag])
             for row in np.flatnonzero(has.all(axis=1)).tolist():
                 slowest.setdefault(int(steps[row]), times[row])
             self._note_gaps(tag, steps, has)
@@ -192,21 +195,24 @@ class _Aggregation:
             else:
                 kept = np.flatnonzero(has.all(axis=1))
                 self._report.left_out += len(steps) - len(kept)
-            numbers = summarise(values[kept], has[kept])
-            steps_seen.update(steps[kept].tolist())
-            name = self._columns.tags[tag]
-            rows += [
-                Row(step, time, name, count, *row)
-                for step, time, count, row in zip(
-                    steps[kept].tolist(), wall[kept].tolist(), counted[kept].tolist(), numbers.tolist(), strict=True
-                )
-            ]
+            tags.append((self._columns.tags[tag], len(kept)))
+            together.append((steps[kept], wall[kept], counted[kept], values[kept], has[kept]))
+            if len(together) == _TOGETHER:  # an array of a few numbers takes far more than these
+                blocks.append(_join(together))
+                together = []
         if len(parts) > 1:
             for times in slowest.values():
                 if times.max() > np.partition(times, -2)[-2]:
                     self._last[int(times.argmax())] += 1
                 self._compared += 1
-        self._report.steps += len(steps_seen)
+        if not tags:
+            return []
+        steps, wall, counted, values, has = _join([*blocks, *together])
+        self._report.steps += len(np.unique(steps))
+        names = itertools.chain.from_iterable(itertools.repeat(*each) for each in tags)
+        numbers = summarise(values, has)  # of all tags at once: there may be thousands, of few steps each
+        columns = zip(steps.tolist(), wall.tolist(), names, counted.tolist(), numbers.tolist(), strict=True)
+        rows = [Row(step, time, name, count, *row) for step, time, name, count, row in columns]
         rows.sort(key=lambda row: row.step)
         return rows
 
@@ -246,6 +252,10 @@ class _Aggregation:
         return values, has
 
 
+def _join(parts: list[tuple[npt.NDArray[Any], ...]]) -> tuple[npt.NDArray[Any], ...]:
+    return tuple(map(np.concatenate, zip(*parts, strict=True)))
+
+
 class _Outputs:
     """The runs of the statistics and the file for programs; they get their names when all is whole."""
 
@@ -253,7 +263,8 @@ class _Outputs:
         self._directory = directory
         self._is_forced = is_forced
         self._stack = ExitStack()
-        self._writers: list[tuple[RecordWriter, tensorboard.TensorBoardEncoder]] = []
+        self._writers: list[RecordWriter] = []
+        self._encoder = tensorboard.TensorBoardEncoder()  # one for all: they get the same tags
         self._json: IO[str] | None = None
         self._first = True
 
@@ -269,7 +280,7 @@ class _Outputs:
             if os.path.exists(temporary):
                 os.unlink(temporary)
             writer = self._stack.enter_context(RecordWriter(temporary, buffer_bytes=1 << 16))
-            self._writers.append((writer, tensorboard.TensorBoardEncoder()))
+            self._writers.append(writer)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -290,16 +301,16 @@ class _Outputs:
             fields = [row.step, row.wall_time, row.tag, row.ranks, *numbers]
             self._json.write(("" if self._first else ",") + "\n" + json.dumps(fields))
             if self._first:
-                for writer, encoder in self._writers:
+                for writer in self._writers:
                     version = FileVersion(tensorboard.FILE_VERSION, _WRITER)
-                    _put(writer, encoder, Event(row.wall_time, 0, version, tensorboard.FORMAT))
+                    _put(writer, self._encoder, Event(row.wall_time, 0, version, tensorboard.FORMAT))
             self._first = False
         for step, of_step in itertools.groupby(rows, key=lambda row: row.step):
             together = list(of_step)
             wall_time = max(row.wall_time for row in together)
-            for (writer, encoder), name in zip(self._writers, STATISTICS, strict=True):
+            for writer, name in zip(self._writers, STATISTICS, strict=True):
                 values = tuple(TaggedValue(row.tag, Scalar.from_float32(getattr(row, name))) for row in together)
-                _put(writer, encoder, Event(wall_time, step, Summary(values), tensorboard.FORMAT))
+                _put(writer, self._encoder, Event(wall_time, step, Summary(values), tensorboard.FORMAT))
 
     def end(self, report: AggregateReport) -> None:
         """Writes what else there is to say."""

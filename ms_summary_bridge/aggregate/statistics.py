@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -12,7 +12,10 @@ from ms_summary_bridge.columns.growing import Columns
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["STATISTICS", "Carried", "Row", "align", "summarise"]
+    Points: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]]
+    """Steps, wall times and values of one tag on one rank."""
+
+__all__ = ["STATISTICS", "ByTag", "Carried", "Row", "align", "summarise"]
 
 STATISTICS: Final = ("mean", "min", "max", "std", "median")
 """What is computed, in float64: std is that of the ranks as a whole (divided by their number)."""
@@ -50,24 +53,43 @@ class Carried:
         return self._last[tag], self._has[tag]
 
 
+class ByTag:
+    """The rows of one rank by the number of their tag, each in their order."""
+
+    def __init__(self, part: Columns) -> None:
+        order = np.argsort(part.tag, kind="stable")
+        self.tags, self._starts = np.unique(part.tag[order], return_index=True)
+        self._ends = np.append(self._starts[1:], len(order))
+        self._steps, self._times, self._values = part.step[order], part.wall_time[order], part.value[order]
+
+    def points(self, tag: int) -> Points | None:
+        """Returns the steps, wall times and values of a tag; None where it has none."""
+        at = int(np.searchsorted(self.tags, tag))
+        if at == len(self.tags) or self.tags[at] != tag:
+            return None
+        rows = slice(self._starts[at], self._ends[at])
+        return self._steps[rows], self._times[rows], self._values[rows]
+
+
 def align(
-    parts: list[Columns], tag: int
+    parts: list[Points | None],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     """Puts the values of one tag beside each other.
 
     Args:
-        parts: The rows of each rank.
-        tag: Number of the tag.
+        parts: Its points on each rank; None for a rank that has none.
 
     Returns:
         The steps that any rank has, ascending; values and wall times of shape [steps, ranks]; which of them are there.
         Of two values of one rank at one step the later one counts.
     """
-    chosen = [(part[2][at], part[3][at], part[4][at]) for part in parts for at in (part[1] == tag,)]
-    steps = np.unique(np.concatenate([own for own, _, _ in chosen]))
+    steps = np.unique(np.concatenate([part[0] for part in parts if part is not None]))
     shape = (len(steps), len(parts))
     values, times, has = np.full(shape, np.nan), np.full(shape, -np.inf), np.zeros(shape, bool)
-    for rank, (own, when, what) in enumerate(chosen):
+    for rank, part in enumerate(parts):
+        if part is None:
+            continue
+        own, when, what = part
         rows = np.searchsorted(steps, own)
         values[rows, rank], times[rows, rank], has[rows, rank] = what, when, True
     return steps, values, times, has

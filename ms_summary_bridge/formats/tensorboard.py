@@ -235,7 +235,7 @@ class TensorBoardEncoder:
         if isinstance(content, Summary):
             values = content.values
             if len(values) == 1 and event.original is None and values[0].original is None:
-                around = self._single.get(values[0].tag)
+                around = self._single.get(values[0].tag) or self._around_single(values[0].tag)
                 if around is not None and type(values[0].value) is Scalar and len(values[0].value.bits) == 4:
                     return Encoded(head + around[0] + values[0].value.bits + around[1])
             return self._encode_summary(event, content, head, is_own)
@@ -329,10 +329,17 @@ class TensorBoardEncoder:
             name = self.names.name(tag, "scalar")
             metadata = b"" if name == tag else encode_metadata("scalars", DATA_CLASS_SCALAR, Origin(tag))
             around = self._scalars[tag] = (wire.length_delimited(b"\x0a", name.encode()) + b"\x15", metadata)
-            size = len(around[0]) + 4 + len(metadata)
-            value = b"\x0a" + wire.varint(size)
-            self._single[tag] = (b"\x2a" + wire.varint(len(value) + size) + value + around[0], metadata)
         return around
+
+    def _around_single(self, tag: str) -> tuple[bytes, bytes] | None:
+        """Keeps and returns what stands around the scalar of an event with no other value, once its tag has a name."""
+        around = self._scalars.get(tag)
+        if around is None:
+            return None
+        size = sum(map(len, around)) + 4
+        value = b"\x0a" + wire.varint(size)
+        single = self._single[tag] = (b"\x2a" + wire.varint(len(value) + size) + value + around[0], around[1])
+        return single
 
     def encode_note(self, step: int, wall_time: float, tag: str, text: str) -> bytes:
         """Encodes an event with one markdown text of our own, which is not converted back."""
