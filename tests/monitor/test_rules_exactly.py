@@ -364,3 +364,8 @@ def test_every_name_has_a_class_that_knows_it() -> None:
     with pytest.raises(KeyError):
         find_rule("no such rule")
     assert find_rule("spike").name == "spike"
+
+
+def test_values_that_are_all_zero_have_no_spike() -> None:
+    """There is nothing by which to measure how far one is off; another rule sees it if it stays."""
+    assert steps_seen(make_rule("spike", {}), "loss", [0.0] * 300 + [1e6] * 5) == []

@@ -11,7 +11,7 @@ import pytest
 
 from ms_summary_bridge.monitor.alarms.rules.divergence import _Range
 from ms_summary_bridge.monitor.alarms.rules.memory_trend import _Trend
-from ms_summary_bridge.monitor.alarms.rules.rule import Observation, Rule, make_rule
+from ms_summary_bridge.monitor.alarms.rules.rule import Level, Observation, Rule, make_rule
 from ms_summary_bridge.monitor.model.alert import Alert
 
 
@@ -257,6 +257,8 @@ def trend(
     return shown(rule, points)
 
 
+FLAT_AT_FIRST = [1003, 1007, 1016, 1016, 1017, 1018, 1011, 1016, 1019, 1012, 1021, 1023, 1025, 1025, 1027, 1029]
+"""Of 120 pairs 104 rise, and the first two thirds have one median."""
 RISING = [1000.0 + n for n in range(16)]
 
 
@@ -290,6 +292,27 @@ def test_what_comes_to_rest_does_not_leak() -> None:
         assert len(trend(values)) == count
 
 
+def test_what_stays_the_same_for_a_sixth_of_all_pairs_does_not_rise() -> None:
+    assert trend([1000, *[1002] * 5, 1004, *[1008] * 5, 1010, 1014, 1015, 1016]) == []
+
+
+def test_the_slope_at_last_is_seven_tenths_of_that_at_first_and_at_first_there_is_one() -> None:
+    """Of six points each the medians are 1000, 1010 and 1017."""
+    values = [997, 998, 999.5, 1000.5, 1001, 1002, 1005, 1007, 1009.5, 1010.5, 1012, 1013]
+    values += [1014, 1015, 1016.5, 1017.5, 1018, 1019]
+    assert trend(values)[-1].step == 170
+    assert trend(FLAT_AT_FIRST) == []
+
+
+def test_a_trend_is_looked_for_behind_50_steps_and_24_hours_ahead() -> None:
+    """16 points, 700 s apart: 1 MiB in each, the last of them 1014 in their median."""
+    for hours, found in ((23.5, [50]), (24.5, [])):
+        rule = make_rule("memory_trend", {"limit": 1014 + hours * 3600 / 700})
+        points = [Observation(0, {"memory_usage": 999.0}, -700.0)]
+        points += [Observation(50 + n, {"memory_usage": 1000.0 + n}, 700.0 * n) for n in range(16)]
+        assert [alert.first_step for alert in shown(rule, points)] == found
+
+
 def test_memory_before_the_end_of_the_warm_up_and_none_at_all_are_left_out() -> None:
     for begin in (0, 1000):
         rule = make_rule("memory_trend", {"limit": 1030.0, "warm_up": 100})
@@ -313,9 +336,13 @@ def test_points_are_kept_ever_wider_apart() -> None:
 # ------------------------------------------------------------------ divergence
 
 
-def told_after(before: Iterable[float], level: float, **params: Any) -> tuple[int, int, float | None] | None:
+def told_after(
+    before: Iterable[float], level: float, earlier: Level | None = None, **params: Any
+) -> tuple[int, int, float | None] | None:
     """Returns how many steps of a level are seen before the first alert, its first step and its bound."""
     rule = make_rule("divergence", params)
+    if earlier is not None:
+        rule.recall(earlier)
     begin = [*before]
     for step, value in enumerate([*begin, *[level] * 1000], start=1):
         alert = rule.observe(Observation(step, {"loss": value}, 0.0))
@@ -439,3 +466,17 @@ def test_values_that_stand_for_many_steps_make_a_block_of_four() -> None:
         points = [Observation(steps * n, {"loss": value}, 0.0, steps=steps) for n, value in enumerate(values, start=1)]
         (alert,) = shown(rule, points)
         assert (alert.step, alert.first_step) == (steps * len(values), steps * block)
+
+
+def test_the_best_of_earlier_sessions_counts_once_the_training_is_seen_to_go_on() -> None:
+    """At once where the checkpoint is known; else behind 100 steps, if the loss is nearer to the best than to the first."""
+    known, unknown = (Level(first=800.0, best=2.0, step=7, is_known=is_known) for is_known in (True, False))
+    assert told_after([], 400.0, known, window=60) == (60, 7, pytest.approx(2.0 + 0.05 * 798))
+    assert told_after([], 400.0, unknown, window=60) == (100, 7, pytest.approx(2.0 + 0.05 * 798))
+    assert told_after([], 401.0, unknown, window=60) is None, "as far from the one as from the other"
+
+
+def test_the_best_of_earlier_sessions_counts_only_where_it_is_lower() -> None:
+    same, higher = (Level(first=50.0, best=best, step=900, is_known=False) for best in (2.0, 10.0))
+    for earlier in (same, higher):
+        assert told_after([2.0] * 100, 4.5, earlier, window=60) == (60, 20, pytest.approx(2.0 + 0.05 * 48))
