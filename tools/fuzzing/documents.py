@@ -64,6 +64,10 @@ def join_yaml(one: bytes, other: bytes, rng: random.Random) -> bytes:
     return _join(one, other, rng, _read_yaml, _writer_of_yaml(rng))
 
 
+_MOST_DEPTH = 8
+"""Of what is repeated: an input may be nested a thousand times."""
+
+
 def grown_documents(data: bytes, size: int) -> Iterator[bytes]:
     """Yields a document with the entries of one list or mapping again and again, and with one long text."""
     try:
@@ -74,16 +78,18 @@ def grown_documents(data: bytes, size: int) -> Iterator[bytes]:
         yield _write_json(grown)
 
 
-def _grow_node(node: Any, size: int) -> Iterator[Any]:
+def _grow_node(node: Any, size: int, depth: int = 0) -> Iterator[Any]:
+    if depth > _MOST_DEPTH:
+        return
     if isinstance(node, dict) and node:
         for key, part in node.items():
-            for grown in _grow_node(part, size):
+            for grown in _grow_node(part, size, depth + 1):
                 yield {**node, key: grown}
         key, part = next(iter(node.items()))
         yield {**node, **{f"{key}{number}": part for number in range(size // (len(_write_json({key: part})) + 5))}}
     elif isinstance(node, list) and node:
         for place in {0, len(node) - 1}:
-            for grown in _grow_node(node[place], size):
+            for grown in _grow_node(node[place], size, depth + 1):
                 yield [*node[:place], grown, *node[place + 1 :]]
         yield node * (size // len(_write_json(node)))
     elif isinstance(node, str):

@@ -2,7 +2,8 @@
 
 With atheris, if it is installed: it is told which code of the package each input reaches, and goes on from those that
 reach something new. Without it, inputs are changed at random. Faults do not end the hunt; each is written once to
-DIR/faults, and what came of it to DIR/result.json.
+DIR/faults, and what came of it to DIR/result.json. With --large, inputs of 1 MiB are tried instead, each of them once:
+the kept ones repeated, as a whole and in their parts.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _EACH_SECS = 10.0
 class Hunt:
     """One target, its inputs and what came of them."""
 
-    def __init__(self, name: str, seconds: float, out: Path) -> None:
+    def __init__(self, name: str, seconds: float, out: Path, *, is_large: bool = False) -> None:
         from tools.fuzzing.corpus import read_corpus
         from tools.fuzzing.measure import Counts
         from tools.fuzzing.targets import TARGETS
@@ -44,6 +45,7 @@ class Hunt:
         self.out = out
         self.inputs = [*self.target.seeds(), *read_corpus(name)]
         self.faults: dict[str, str] = {}
+        self.is_large = is_large
         self._seconds = seconds
         self._began = time.process_time()
         self._next = _EACH_SECS
@@ -101,6 +103,7 @@ class Hunt:
             "slowest": round(self.counts.slowest, 3),
             "most_memory": self.counts.most_memory,
             "guided": "atheris" in sys.modules,
+            "large": self.is_large,
             "faults": self.faults,
         }
         (self.out / "result.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
@@ -121,6 +124,20 @@ class Hunt:
             self.take(data)
         while True:
             self.take(self._change(rng.choice(self.inputs), rng, _MOST_BYTES))
+
+    def hunt_large(self) -> None:
+        """Tries inputs of 1 MiB, of each kind one before the next, until none is left or the time is over."""
+        from tools.fuzzing.growth import grown_inputs
+
+        ways = [grown_inputs(self.target, [data]) for data in self.inputs]
+        while ways:
+            for way in [*ways]:
+                data = next(way, None)
+                if data is None:
+                    ways.remove(way)
+                else:
+                    self.take(data)
+        self.end()
 
     def hunt_guided(self, atheris: Any) -> None:
         """Lets atheris change inputs until the time is over."""
@@ -170,10 +187,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, required=True, help="of processor time")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--blind", action="store_true", help="without atheris, though it is installed")
+    parser.add_argument("--large", action="store_true", help="inputs of 1 MiB, without atheris")
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("error", RuntimeWarning)  # of numpy: the package answers for every number
-    if not arguments.blind and importlib.util.find_spec("atheris") is not None:
+    if arguments.large:
+        Hunt(arguments.target, arguments.seconds, arguments.out, is_large=True).hunt_large()
+    elif not arguments.blind and importlib.util.find_spec("atheris") is not None:
         import atheris
 
         with atheris.instrument_imports(include=["ms_summary_bridge"]):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ms_summary_bridge.errors import BridgeError
@@ -14,7 +16,7 @@ SECS_PER_BYTE = 1 / (100 << 10)
 LEAST_SECS = 1.0
 """Of an input below 100 KiB: what is fixed, a file that is made or a package that is loaded."""
 MOST_MEMORY = 64 << 20
-"""More than before, for an input of up to 1 MiB."""
+"""More than before, for an input of up to 1 MiB, beside what is made of it."""
 _LARGE = 64 << 10
 
 
@@ -35,6 +37,45 @@ class Counts:
     """Most bytes that one input took, as far as that was seen."""
 
 
+class _Meter:
+    """The memory of the input that is being tried."""
+
+    def __init__(self) -> None:
+        self.is_large = False
+        self.start = self.most = self.made = 0
+
+    def begin(self, size: int) -> None:
+        self.is_large = size >= _LARGE
+        self.start, self.most, self.made = _peak(anew=self.is_large), 0, 0
+
+    def end(self) -> None:
+        """Takes note of the most since the start; it may begin again."""
+        self.most = max(self.most, _peak() - self.start - self.made)
+
+
+_meter = _Meter()
+
+
+@contextlib.contextmanager
+def proof(made: int) -> Iterator[None]:
+    """Inside of it, a target looks at what it was given: so many bytes. Neither counts as memory that it took.
+
+    Only for large inputs: of small ones nothing is measured that is less than the most before.
+    """
+    if not _meter.is_large:
+        yield
+        return
+    _meter.made += made  # from here on: while it was made, there was no more than a part of it
+    _meter.end()
+    before = _held()
+    try:
+        yield
+    finally:
+        left = max(0, _held() - before)  # what the allocator keeps for later
+        _peak(anew=True)
+        _meter.start += left
+
+
 def try_input(target: Target, data: bytes, counts: Counts) -> bool:
     """Gives an input to a target.
 
@@ -45,7 +86,7 @@ def try_input(target: Target, data: bytes, counts: Counts) -> bool:
         CostError: It took longer, or more memory, than it may.
         Exception: Whatever the target raises but for a `BridgeError`.
     """
-    before = _peak(len(data))
+    _meter.begin(len(data))
     counts.tried += 1
     began = time.process_time()
     is_taken = True
@@ -61,19 +102,29 @@ def try_input(target: Target, data: bytes, counts: Counts) -> bool:
     size = max(len(data), 1)
     if secs > max(LEAST_SECS, size * SECS_PER_BYTE):
         raise CostError(f"{target.name}: {secs:.2f} s of processor time for {size} bytes")
-    grown = _peak() - before
+    _meter.end()
+    grown = _meter.most
     counts.most_memory = max(counts.most_memory, grown)
     if grown > MOST_MEMORY * max(1.0, size / (1 << 20)):
         raise CostError(f"{target.name}: {grown >> 20} MiB more memory for {size} bytes")
     return is_taken
 
 
-def _peak(size: int = 0) -> int:
-    """Returns the most bytes of memory that this process has had; for a large input it is counted anew from now on.
+def _peak(*, anew: bool = False) -> int:
+    """Returns the most bytes of memory that this process has had: so far, or from now on.
 
-    Of small ones only that is seen which is more than ever before: one that needs much raises it.
+    Of small inputs only that is seen which is more than ever before: one that needs much raises it.
     """
-    if size >= _LARGE:
+    if anew:
         with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w", encoding="ascii") as file:
             file.write("5")
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
+def _held() -> int:
+    """Returns the bytes of memory that this process has now; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0

@@ -25,6 +25,7 @@ from tests.mindspore_run import event as event_of
 from tests.mindspore_run import histogram, image, scalar
 from tests.mindspore_run import tensor as tensor_of
 from tools.fuzzing import agreement
+from tools.fuzzing.measure import proof
 from tools.fuzzing.mending import mend_histogram, mend_tensor
 from tools.fuzzing.target import Drawer, Target
 
@@ -63,8 +64,9 @@ def take_mindspore(payload: bytes) -> None:
     assert made.payload is not None or made.losses, "nothing is written, and nothing is lost"
     assert not made.losses or made.archive is not None, "a loss that no archive holds"
     if made.payload is not None:
-        agreement.check_tensorboard(made.payload)
-        _check_way_back(event, TensorBoardDecoder().decode(made.payload), lossy=bool(made.losses))
+        with proof(len(made.payload)):
+            agreement.check_tensorboard(made.payload)
+            _check_way_back(event, TensorBoardDecoder().decode(made.payload), lossy=bool(made.losses))
 
 
 def _check_way_back(event: Event, again: Event, *, lossy: bool) -> None:
