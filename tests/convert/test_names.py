@@ -121,8 +121,8 @@ def test_flattening_and_shortening_keep_names_apart(parts: list[str]) -> None:
     paths = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)] + parts
     flat = {path: shorten(flatten(path)) for path in paths}
     assert len({*flat.values()}) == len(flat)
-    assert all(len(name.encode()) <= 255 and "/" not in name for name in flat.values())
-    assert all(flat[path] == flatten(path) for path in paths if len(flatten(path).encode()) <= 255)
+    assert all(len(os.fsencode(name)) <= 255 and "/" not in name for name in flat.values())
+    assert all(flat[path] == flatten(path) for path in paths if len(os.fsencode(flatten(path))) <= 255)
 
 
 def test_a_name_that_is_not_utf8_is_shortened_too() -> None:

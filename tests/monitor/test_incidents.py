@@ -470,6 +470,30 @@ def test_an_action_per_rank_is_done_by_each(tmp_path: Path) -> None:
         assert len(list(told.glob(f"{per}-*"))) == count
 
 
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_claim_has_its_rank_as_soon_as_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool
+) -> None:
+    """Else one that comes at that moment takes rank 0 for who tells."""
+    link, seen = os.link, []
+
+    def watched(source: Path, target: Path) -> None:
+        if not has_links:
+            raise PermissionError(1, "no links here")
+        seen.append((target.exists(), json.loads(source.read_bytes())["rank"]))
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", watched)
+    first, second = (
+        Board(str(tmp_path), rank=rank, host="node-0", pid=7, window_secs=60.0, began=0.0) for rank in (46, 3)
+    )
+    assert first.join("nonfinite")[1]
+    claim, is_own = second.join("nonfinite")
+    assert (claim.rank, is_own) == (46, False)
+    assert seen == ([(False, 46)] if has_links else [])
+    assert [path.name for path in (tmp_path / ".incidents").iterdir()] == ["nonfinite.1.json"]
+
+
 def test_a_torn_claim_and_a_torn_report_cost_nothing(tmp_path: Path) -> None:
     board = Board(str(tmp_path), rank=0, host="node-0", pid=1, window_secs=60.0, began=0.0)
     claim, _ = board.join("nonfinite")

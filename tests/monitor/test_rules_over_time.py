@@ -469,7 +469,7 @@ def test_values_that_stand_for_many_steps_make_a_block_of_four() -> None:
 
 
 def test_the_best_of_earlier_sessions_counts_once_the_training_is_seen_to_go_on() -> None:
-    """At once where the checkpoint is known; else behind 100 steps, if the loss is nearer to the best than to the first."""
+    """Of a checkpoint at once; else behind 100 steps, if the loss is nearer to the best than to the first."""
     known, unknown = (Level(first=800.0, best=2.0, step=7, is_known=is_known) for is_known in (True, False))
     assert told_after([], 400.0, known, window=60) == (60, 7, pytest.approx(2.0 + 0.05 * 798))
     assert told_after([], 400.0, unknown, window=60) == (100, 7, pytest.approx(2.0 + 0.05 * 798))

@@ -11,6 +11,7 @@ import contextlib
 import glob
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -123,7 +124,7 @@ class Board:
                 wall_time=now,
                 stops=stops,
             )
-            if self._make(f"{claim.name}.json", msgspec.json.encode(claim)):
+            if self._make_whole(f"{claim.name}.json", msgspec.json.encode(claim)):
                 return claim, True
 
     def _is_open(self, claim: Claim, now: float) -> bool:
@@ -135,6 +136,20 @@ class Board:
         for claim in self._claims():
             if claim.key == key:
                 self.mark(claim, "over")
+
+    def _make_whole(self, name: str, data: bytes) -> bool:
+        """As `_make`, and nobody ever reads less than all of it; where the disk has no links, that is but likely."""
+        written = self._directory / f"{name}.{self._rank}-{self._pid}-{threading.get_ident()}.new"
+        written.write_bytes(data)
+        try:
+            os.link(written, self._directory / name)
+        except FileExistsError:
+            return False
+        except OSError:
+            return self._make(name, data)
+        finally:
+            written.unlink(missing_ok=True)
+        return True
 
     def _make(self, name: str, data: bytes = b"") -> bool:
         """Makes a file that was not there, on network disks too; returns False where another process has."""
