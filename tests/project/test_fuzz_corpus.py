@@ -5,23 +5,35 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import json
+import os
 import random
+import subprocess
+import sys
 import time
 import warnings
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from ms_summary_bridge.errors import BridgeError
 from tools.fuzzing.corpus import CORPUS, read_corpus
-from tools.fuzzing.measure import CostError, Counts, try_input
+from tools.fuzzing.growth import grown_inputs
+from tools.fuzzing.measure import CostError, Counts, proof, try_input
 from tools.fuzzing.mutations import cross, mutate
 from tools.fuzzing.target import Drawer, Target
 from tools.fuzzing.targets import TARGETS
 
-SECS = 0.4
-"""Of processor time, for each target."""
+sys.path.append(str(CORPUS.parents[2] / "tools"))
+
+from torturing import fuzz
+
+SECS = float(os.environ.get("MSB_FUZZ_SECS", "0.4"))
+"""Of processor time, for each target; `tools/test` gives ten, in a step of its own."""
 MOST_BYTES = 8 << 10
 STRUCTURED = (
     "mindspore",
@@ -81,6 +93,43 @@ def test_what_costs_too_much_is_a_fault_and_what_is_refused_is_none() -> None:
     counts = Counts()
     try_input(Target("refuse", "", refuse, list), b"x", counts)
     assert (counts.tried, counts.refused) == (1, 1)
+
+
+def test_what_a_proof_takes_is_not_counted_and_what_comes_before_and_behind_it_is() -> None:
+    def take(data: bytes, before: int, inside: int, behind: int, made: int = 0) -> None:
+        for size, is_proof in ((before, False), (inside, True), (behind, False)):
+            with proof(made) if is_proof else contextlib.nullcontext():
+                bytearray(b"x") * size
+
+    for sizes, is_fault in (((1, 150 << 20, 1), False), ((150 << 20, 1, 1), True), ((1, 1, 150 << 20), True)):
+        target = Target("proves", "", functools.partial(take, before=sizes[0], inside=sizes[1], behind=sizes[2]), list)
+        with pytest.raises(CostError, match="more memory") if is_fault else contextlib.nullcontext():
+            try_input(target, bytes(64 << 10), Counts())
+    made = functools.partial(take, before=150 << 20, inside=1, behind=1, made=100 << 20)
+    try_input(Target("makes", "", made, list), bytes(64 << 10), Counts())
+
+
+def test_the_whole_run_of_the_tests_gives_each_target_ten_seconds() -> None:
+    text = (CORPUS.parents[2] / "tools" / "test").read_text(encoding="utf-8")
+    assert "MSB_FUZZ_SECS=10 " in text
+    assert "test_fuzz_corpus.py" in text
+
+
+def test_large_inputs_are_of_a_mebibyte_and_hunts_of_a_target_add_up(tmp_path: Path) -> None:
+    hunt = [sys.executable, "-m", "tools.fuzzing.hunt", "names", "--seconds", "1", "--out"]
+    root = str(CORPUS.parents[2])
+    for directory, option in (("one", "--large"), ("two", "--blind")):
+        subprocess.run(
+            [*hunt, tmp_path / directory, option], check=True, cwd=root, env={**os.environ, "PYTHONPATH": root}
+        )
+    tried = [json.loads((tmp_path / name / "result.json").read_text())["tried"] for name in ("one", "two")]
+    secs, (row,) = fuzz.add_up(tmp_path)
+    assert secs >= 1.0
+    assert (row.tried, row.faults) == (sum(tried), 0)
+    assert min(tried) > 0
+    assert row.what == "inputs to names of files and runs: 0.0 minutes of processor time"
+    sizes = [len(data) for data in grown_inputs(TARGETS["names"], TARGETS["names"].seeds())]
+    assert 0.9 * 2**20 < min(sizes) <= max(sizes) < 1.1 * 2**20
 
 
 @pytest.mark.parametrize("form", ["bytes", "wire", "records", "lines", "json", "json_lines", "yaml"])
