@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -270,6 +271,7 @@ class ConversionMachine(RuleBasedStateMachine):
         """A converter is killed: its state lags, and what it wrote last ends anywhere."""
         count_steps(self)
         before = _sizes(self.output)
+        plans = self._plans()
         saves: list[None] = []
 
         def save(*arguments: Any, **options: Any) -> None:
@@ -289,6 +291,16 @@ class ConversionMachine(RuleBasedStateMachine):
             with path.open("r+b") as file:  # what was there before the last state is safe
                 file.truncate(before.get(path, 0) + int((size - before.get(path, 0)) * cut))
         self.is_killed = True
+        for name, plan in self._plans().items():
+            if plan != plans.get(name):  # carried out first, whatever an earlier file gets by then
+                self.runs[name].take()
+
+    def _plans(self) -> dict[str, bytes]:
+        """Returns the plans that a killed converter has left, by run."""
+        runs = load_state(str(self.output)).runs
+        return {
+            name.replace("+", "/"): msgspec.json.encode(run.plan) for name, run in runs.items() if run.plan is not None
+        }
 
     @rule()
     def meet_another_converter(self) -> None:

@@ -211,7 +211,9 @@ class _Aggregation:
         self._report.steps += len(np.unique(steps))
         names = itertools.chain.from_iterable(itertools.repeat(*each) for each in tags)
         numbers = summarise(values, has)  # of all tags at once: there may be thousands, of few steps each
-        columns = zip(steps.tolist(), wall.tolist(), names, counted.tolist(), numbers.tolist(), strict=True)
+        columns = zip(
+            steps.tolist(), wall.tolist(), names, counted.tolist(), map(np.ndarray.tolist, numbers), strict=True
+        )
         rows = [Row(step, time, name, count, *row) for step, time, name, count, row in columns]
         rows.sort(key=lambda row: row.step)
         return rows
@@ -250,6 +252,11 @@ class _Aggregation:
             last[own], known[own] = values[row][own], True
             values[row], has[row] = last, known
         return values, has
+
+
+def _event_of(rows: list[Row], statistic: str, step: int, wall_time: float) -> Event:
+    values = tuple(TaggedValue(row.tag, Scalar.from_float32(getattr(row, statistic))) for row in rows)
+    return Event(wall_time, step, Summary(values), tensorboard.FORMAT)
 
 
 def _join(parts: list[tuple[npt.NDArray[Any], ...]]) -> tuple[npt.NDArray[Any], ...]:
@@ -309,8 +316,7 @@ class _Outputs:
             together = list(of_step)
             wall_time = max(row.wall_time for row in together)
             for writer, name in zip(self._writers, STATISTICS, strict=True):
-                values = tuple(TaggedValue(row.tag, Scalar.from_float32(getattr(row, name))) for row in together)
-                _put(writer, self._encoder, Event(wall_time, step, Summary(values), tensorboard.FORMAT))
+                _put(writer, self._encoder, _event_of(together, name, step, wall_time))
 
     def end(self, report: AggregateReport) -> None:
         """Writes what else there is to say."""

@@ -25,3 +25,20 @@ def test_what_is_visible_is_what_the_model_says(machine: type[ConversionMachine]
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+@pytest.mark.tensorboard
+def test_what_an_earlier_file_gets_after_a_plan_was_made_comes_behind_the_plan() -> None:
+    """Found by `tools/torture model`: the points of a plan that a killed converter left are written as planned."""
+    state = ConversionMachine()
+    try:
+        state.begin("one")
+        state.kill(cut=0.5, run="one")
+        state.restart(back=0, run="one")
+        state.append(run="one", tags=1, count=1, stride=0)
+        state.kill_converter(cut=0.0, has_plan=True)
+        state.complete("one")
+        state.convert()
+        assert state.runs["one"].points == {"loss": [(0, 2.0), (0, 1.0)]}
+    finally:
+        state.teardown()

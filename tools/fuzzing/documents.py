@@ -72,7 +72,8 @@ def grown_documents(data: bytes, size: int) -> Iterator[bytes]:
     """Yields a document with the entries of one list or mapping again and again, and with one long text."""
     try:
         tree = _read_yaml(data) if not data.lstrip().startswith((b"{", b"[")) else _read_json(data)
-    except (ValueError, RecursionError):
+        _write_json(tree)
+    except (ValueError, RecursionError):  # one that holds itself, too
         return
     for grown in _grow_node(tree, size):
         yield _write_json(grown)

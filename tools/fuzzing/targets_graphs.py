@@ -25,6 +25,7 @@ from ms_summary_bridge.formats.sessions.session import SESSION_KINDS, Session
 from ms_summary_bridge.formats.tensorboard import TensorBoardDecoder, TensorBoardEncoder
 from tests.graph_samples import tensorflow_graph
 from tools.fuzzing import agreement
+from tools.fuzzing.measure import proof
 from tools.fuzzing.target import Target
 from tools.fuzzing.targets_codecs import DATA, payloads
 
@@ -33,17 +34,20 @@ def take_ms_graph(payload: bytes) -> None:
     """An event with a MindSpore graph, drawn for TensorBoard and turned back."""
     graph, counts = convert_graph_event(payload)
     counts.describe()
-    agreement.check_graph_def(graph)
+    with proof(len(graph)):
+        agreement.check_graph_def(graph)
     again, _ = restore_graph(graph)
-    ms_pb.GraphProto.FromString(again)
+    with proof(len(again)):
+        ms_pb.GraphProto.FromString(again)
 
 
 def take_tb_graph(graph: bytes) -> None:
     """A TensorFlow graph, drawn for MindInsight and turned back."""
     drawn, counts = convert_graph_def(graph)
     counts.describe_anf()
-    ms_pb.GraphProto.FromString(drawn)
-    agreement.check_mindspore(b"\x09" + bytes(8) + wire.length_delimited(b"\x22", drawn))
+    with proof(len(drawn)):
+        ms_pb.GraphProto.FromString(drawn)
+        agreement.check_mindspore(b"\x09" + bytes(8) + wire.length_delimited(b"\x22", drawn))
     restore_graph_def(drawn)
 
 
