@@ -20,7 +20,9 @@ from hypothesis import event as note
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ms_summary_bridge.batches.shapes import Shapes
 from ms_summary_bridge.convert.logdir import convert_logdir
+from ms_summary_bridge.convert.restarts import FileWalk
 from ms_summary_bridge.convert.series import Series, SeriesTable
 from ms_summary_bridge.convert.task import ConvertOptions
 from ms_summary_bridge.events import Event, SessionLog, Summary
@@ -32,6 +34,7 @@ from ms_summary_bridge.formats.wire import fixed64
 from ms_summary_bridge.runs.archive import make_decoder
 from ms_summary_bridge.runs.report import RunReport
 from ms_summary_bridge.values import Opaque, Scalar
+from tests.codec_contract import scalar_event
 from tests.conftest import TensorBoardServer
 from tests.follow_script import FollowScript, nothing
 from tests.formats.test_lineage import train_event
@@ -45,6 +48,9 @@ def graph(wall_time: float) -> Event:
     node.output_type.data_type = 43
     return MindSporeDecoder().decode(message.SerializeToString())
 
+
+NO_AHEAD: Any = None
+"""A file that is decided is read without one."""
 
 Key = tuple[str, str]
 """Plugin and tag, as TensorBoard names a series."""
@@ -443,3 +449,27 @@ def test_even_steps_take_no_place_however_many() -> None:
     assert len(series.closed) == 1
     assert table.lowest_from(1991) == {("scalar", "a"): 2000}
     assert table.lowest_from(4991) == {("scalar", "a"): 4996}
+
+
+@pytest.mark.parametrize("in_batches", [False, True])
+def test_a_walk_knows_the_latest_wall_time_of_all_that_it_gave_out(tmp_path: Path, in_batches: bool) -> None:
+    """What is no event has none; what was given out before counts."""
+    good = [encode_record(scalar_event(0x1D, b"loss", bytes(4), wall_time)) for wall_time in (5.0, 7.0, 6.0)]
+    damaged = good[0][:-1] + bytes([good[0][-1] ^ 1])
+    for number, (data, before, expected) in enumerate(
+        [
+            (b"".join([*good, damaged]), None, 7.0),
+            (b"".join([*good, damaged]), 6.5, 7.0),
+            (b"".join([damaged, *good]), 9.0, 9.0),
+            (damaged, None, None),
+            (damaged, 3.0, 3.0),
+        ]
+    ):
+        path = tmp_path / f"r.out.events.summary.{number}.0.host_MS"
+        path.write_bytes(data)
+        walk = FileWalk(str(path), 0, len(data), MindSporeDecoder(), last_time=before)
+        walk.shapes = Shapes(b"\x1d") if in_batches else None
+        found = [*walk.pieces(NO_AHEAD)]
+        assert sum(isinstance(piece, Event) for piece in found) == data.count(b"loss") - data.count(damaged)
+        assert walk.last_time == expected
+        assert data.endswith(damaged) or [*walk.pieces(NO_AHEAD)] == []
