@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 import itertools
-import json
-import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from typing import IO, TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 import numpy as np
 
+from ms_summary_bridge.aggregate.outputs import Outputs
 from ms_summary_bridge.aggregate.sources import RankSource, find_ranks
-from ms_summary_bridge.aggregate.statistics import STATISTICS, ByTag, Carried, Row, align, summarise
+from ms_summary_bridge.aggregate.statistics import ByTag, Carried, Row, align, summarise
 from ms_summary_bridge.columns.growing import Columns, GrowingColumns
 from ms_summary_bridge.columns.read import matcher
 from ms_summary_bridge.errors import FileTakenError, WriteError
-from ms_summary_bridge.events import Event, FileVersion, Summary, TaggedValue
 from ms_summary_bridge.export.values import json_number
 from ms_summary_bridge.files.arguments import check_choice, check_path
-from ms_summary_bridge.files.atomic import replacing
 from ms_summary_bridge.files.event_file import Path
-from ms_summary_bridge.files.record_writer import RecordWriter
-from ms_summary_bridge.formats import tensorboard
-from ms_summary_bridge.values import Scalar
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["AGGREGATE_FILE", "AggregateReport", "NonFinite", "RankReport", "aggregate_ranks"]
+__all__ = ["AggregateReport", "NonFinite", "RankReport", "aggregate_ranks"]
 
-AGGREGATE_FILE: Final = "aggregate.json"
 _TOGETHER: Final = 1024
 """Tags whose rows are put together, before all are."""
-_WRITER: Final = "ms_summary_bridge/aggregate"
 _ROWS: Final = 200_000  # held of all ranks together
 _FEWEST_ROWS: Final = 64  # held of one rank
 _NAMED: Final = 20  # gaps told of one rank and tag
@@ -125,7 +116,7 @@ def aggregate_ranks(
     present = {rank.rank for rank in ranks}
     report.missing = [rank for rank in range(max(present)) if rank not in present]
     try:
-        with _Outputs(destination, is_forced=force) as outputs:
+        with Outputs(destination, is_forced=force) as outputs:
             aggregation = _Aggregation(ranks, columns, report, is_filled=fill)
             for rows in aggregation.windows():
                 outputs.write(rows)
@@ -136,7 +127,9 @@ def aggregate_ranks(
                 one.went_back = rank.went_back
                 report.problems += [f"rank {rank.rank}: {problem}" for problem in rank.problems]
             report.first_bad.sort(key=lambda bad: (bad.step, bad.wall_time))
-            outputs.end(report)
+            said = msgspec.to_builtins(report)
+            del said["destination"]
+            outputs.end(said)
     except OSError as error:
         if isinstance(error, (FileTakenError, WriteError)):
             raise
@@ -211,9 +204,7 @@ class _Aggregation:
         self._report.steps += len(np.unique(steps))
         names = itertools.chain.from_iterable(itertools.repeat(*each) for each in tags)
         numbers = summarise(values, has)  # of all tags at once: there may be thousands, of few steps each
-        columns = zip(
-            steps.tolist(), wall.tolist(), names, counted.tolist(), map(np.ndarray.tolist, numbers), strict=True
-        )
+        columns = zip(steps.tolist(), wall.tolist(), names, counted.tolist(), numbers.tolist(), strict=True)
         rows = [Row(step, time, name, count, *row) for step, time, name, count, row in columns]
         rows.sort(key=lambda row: row.step)
         return rows
@@ -254,82 +245,5 @@ class _Aggregation:
         return values, has
 
 
-def _event_of(rows: list[Row], statistic: str, step: int, wall_time: float) -> Event:
-    values = tuple(TaggedValue(row.tag, Scalar.from_float32(getattr(row, statistic))) for row in rows)
-    return Event(wall_time, step, Summary(values), tensorboard.FORMAT)
-
-
 def _join(parts: list[tuple[npt.NDArray[Any], ...]]) -> tuple[npt.NDArray[Any], ...]:
     return tuple(map(np.concatenate, zip(*parts, strict=True)))
-
-
-class _Outputs:
-    """The runs of the statistics and the file for programs; they get their names when all is whole."""
-
-    def __init__(self, directory: str, *, is_forced: bool) -> None:
-        self._directory = directory
-        self._is_forced = is_forced
-        self._stack = ExitStack()
-        self._writers: list[RecordWriter] = []
-        self._encoder = tensorboard.TensorBoardEncoder()  # one for all: they get the same tags
-        self._json: IO[str] | None = None
-        self._first = True
-
-    def __enter__(self) -> _Outputs:
-        json_path = self._free(AGGREGATE_FILE)
-        self._json = self._stack.enter_context(
-            open(self._stack.enter_context(replacing(json_path)), "w", encoding="utf-8")
-        )
-        self._json.write('{"columns": ' + json.dumps([*_HEAD, *STATISTICS]) + ', "rows": [')
-        for name in STATISTICS:
-            path = self._free(os.path.join(name, "events.out.tfevents.0000000000.ranks"))
-            temporary = self._stack.enter_context(replacing(path))
-            if os.path.exists(temporary):
-                os.unlink(temporary)
-            writer = self._stack.enter_context(RecordWriter(temporary, buffer_bytes=1 << 16))
-            self._writers.append(writer)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.__exit__(*error)  # type: ignore[arg-type]
-
-    def _free(self, name: str) -> str:
-        path = os.path.join(self._directory, name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        if os.path.lexists(path) and not self._is_forced:
-            raise FileTakenError(f"{path}: exists and would be overwritten; choose another directory or add --force")
-        return path
-
-    def write(self, rows: list[Row]) -> None:
-        """Writes the rows of a window, an event for each step."""
-        assert self._json is not None
-        for row in rows:
-            numbers = [json_number(getattr(row, name)) for name in STATISTICS]
-            fields = [row.step, row.wall_time, row.tag, row.ranks, *numbers]
-            self._json.write(("" if self._first else ",") + "\n" + json.dumps(fields))
-            if self._first:
-                for writer in self._writers:
-                    version = FileVersion(tensorboard.FILE_VERSION, _WRITER)
-                    _put(writer, self._encoder, Event(row.wall_time, 0, version, tensorboard.FORMAT))
-            self._first = False
-        for step, of_step in itertools.groupby(rows, key=lambda row: row.step):
-            together = list(of_step)
-            wall_time = max(row.wall_time for row in together)
-            for writer, name in zip(self._writers, STATISTICS, strict=True):
-                _put(writer, self._encoder, _event_of(together, name, step, wall_time))
-
-    def end(self, report: AggregateReport) -> None:
-        """Writes what else there is to say."""
-        assert self._json is not None
-        plain = {key: value for key, value in msgspec.to_builtins(report).items() if key != "destination"}
-        text = json.dumps(plain, ensure_ascii=True, allow_nan=False)
-        self._json.write("\n], " + text[1:] + "\n")
-
-
-_HEAD: Final = ("step", "wall_time", "tag", "ranks")
-
-
-def _put(writer: RecordWriter, encoder: tensorboard.TensorBoardEncoder, event: Event) -> None:
-    payload = encoder.encode(event).payload
-    assert payload is not None
-    writer.write(payload)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import numpy as np
 
-from ms_summary_bridge.aggregate.aggregate import AGGREGATE_FILE, NonFinite, RankReport
+from ms_summary_bridge.aggregate.aggregate import NonFinite, RankReport
+from ms_summary_bridge.aggregate.outputs import AGGREGATE_FILE
 from ms_summary_bridge.aggregate.statistics import STATISTICS
 from ms_summary_bridge.errors import NOT_JSON, ReadError
 from ms_summary_bridge.files.system import open_regular

@@ -73,8 +73,15 @@ def length_delimited(key: bytes, data: bytes) -> bytes:
 
 def repeated(before: bytes, key: bytes, messages: list[bytes]) -> bytes:
     """Encodes a message whose field 1 holds each of `messages`, with its key and length; `before` are other fields."""
-    parts = [part for message in messages for part in (b"\x0a", varint(len(message)), message)]
-    return b"".join((before, key, varint(sum(map(len, parts))), *parts))
+    if sum(map(len, messages)) > len(messages) << 10:  # large ones are copied once
+        parts = [part for message in messages for part in (b"\x0a", varint(len(message)), message)]
+        return b"".join((before, key, varint(sum(map(len, parts))), *parts))
+    body = bytearray()  # many small ones: `join` takes 80 bytes more for each part
+    for message in messages:
+        body += b"\x0a"
+        body += varint(len(message))
+        body += message
+    return b"".join((before, key, varint(len(body)), body))
 
 
 def text(key: bytes, content: str) -> bytes:

@@ -121,3 +121,14 @@ def test_any_bytes_are_fields_or_an_error(data: bytes) -> None:
 def test_what_no_message_holds_is_an_error(data: bytes) -> None:
     with pytest.raises(EventDecodeError, match="malformed"):
         list(wire.fields(data, 0, len(data)))
+
+
+@pytest.mark.parametrize(("count", "size"), [(0, 0), (1, 5), (400, 130), (400, 1024), (3, 1025), (3, 70_000)])
+def test_a_message_of_many_is_what_protobuf_writes(count: int, size: int) -> None:
+    """Small ones and large ones are put together in two ways."""
+    messages = [b"\x0a" + wire.varint(len(tag)) + tag for tag in [b"t" * max(0, size - 3)] * count]
+    event = tb_pb.Event.FromString(wire.repeated(b"\x10\x07", b"\x2a", messages))
+    assert event.step == 7
+    assert event.HasField("summary")
+    assert [value.tag for value in event.summary.value] == ["t" * max(0, size - 3)] * count
+    assert event.SerializeToString() == wire.repeated(b"\x10\x07", b"\x2a", messages)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ms_summary_bridge.aggregate.aggregate import AGGREGATE_FILE, aggregate_ranks
+from ms_summary_bridge.aggregate.aggregate import aggregate_ranks
+from ms_summary_bridge.aggregate.outputs import AGGREGATE_FILE
 from ms_summary_bridge.aggregate.reading import read_aggregate
 from ms_summary_bridge.diagnose.facts import read_rank
 from ms_summary_bridge.errors import LogdirError, ReadError

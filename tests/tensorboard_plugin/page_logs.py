@@ -13,7 +13,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from ms_summary_bridge.aggregate.aggregate import AGGREGATE_FILE, aggregate_ranks
+from ms_summary_bridge.aggregate.aggregate import aggregate_ranks
+from ms_summary_bridge.aggregate.outputs import AGGREGATE_FILE
 from ms_summary_bridge.formats.protos import ms_pb
 from tests.columns.test_profile import OPERATORS, STEPS
 from tests.conftest import TESTS
