@@ -23,7 +23,7 @@ is missing, or there is code that does nothing, or the mutant does the same as t
 the code, or put the two lines and the reason into tools/mutating/explained.txt."""
 
 _EXAMPLES = """examples:
-  tools/mutate                                       all parts, about half an hour of one processor
+  tools/mutate                                       all parts; some take more than an hour
   tools/mutate rules                                 one part
   tools/mutate ms_summary_bridge/convert/series.py   one module, with the tests of its part
   tools/mutate ms_summary_bridge/files/lines.py --tests tests/files
