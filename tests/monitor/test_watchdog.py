@@ -36,6 +36,7 @@ from ms_summary_bridge.monitor.watchdog.process_state import (
 from ms_summary_bridge.monitor.watchdog.stacks import Offer, StackReader, offer_stacks, stack_of
 from ms_summary_bridge.training.phases import PHASES, number_of
 from tests.conftest import ROOT
+from tests.eventually import wait_for
 from tests.json_schema import is_valid
 
 LIMITS = WatchdogConfig(
@@ -317,16 +318,31 @@ def test_stacks_of_another_process(child: subprocess.Popen[bytes]) -> None:
         reader = StackReader(Offer(child.pid, signum, shared))
         (fork,) = find_descendants(child.pid)
         assert is_same_program(child.pid, fork.pid)
-        text = reader.ask(child.pid)
+        text = wait_for(lambda: "wait_in_thread" in (said := reader.ask(child.pid)) and said)
         assert stack_of(text, ident).strip().endswith("in <module>"), text
-        assert "wait_in_thread" in text
         (answering,) = re.findall(r"Current thread 0x([0-9a-f]+)", text)
         assert "_wait_for_ever" in stack_of(text, int(answering, 16)), "nobody else gets the signal"
-        assert "wait_in_fork" in reader.ask(fork.pid), "a fork answers by itself"
+        assert wait_for(lambda: "wait_in_fork" in reader.ask(fork.pid)), "a fork answers by itself"
         assert "wait_in_thread" not in reader.ask(fork.pid)
         assert child.poll() is None
     finally:
         os.close(shared)
+
+
+def test_an_offer_can_be_taken_at_once_however_slow_its_thread_is_to_start() -> None:
+    code = """
+import os, time
+from pathlib import Path
+from ms_summary_bridge.monitor.watchdog import stacks
+def path_at_last(path):
+    time.sleep(0.3)
+    return Path(path)
+stacks.Path = path_at_last
+offer = stacks.offer_stacks()
+print("path_at_last" not in (text := stacks.StackReader(offer).ask(os.getpid())) and "_wait_for_ever" in text)
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert said.stdout.split() == ["True"], said
 
 
 C_CALLS = """

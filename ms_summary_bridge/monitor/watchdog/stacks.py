@@ -42,6 +42,7 @@ _QUIET_SECS: Final = 0.25  # nothing more has come for so long: that was all
 _POLL_SECS: Final = 0.02
 _MAX_CHILDREN: Final = 16
 _SETTLED_SECS: Final = 1.0  # a younger child may be about to become another program
+_READY_SECS: Final = 1.0  # how long the thread that waits may take to start; a microsecond, with a free processor
 _HEADER: Final = re.compile(r"(?:Current thread|Thread) 0x([0-9a-f]+)\b.*")
 _NAME: Final = "msb stacks"
 """Of the thread that waits for the signal; the kernel keeps 15 characters."""
@@ -76,23 +77,28 @@ def offer_stacks() -> Offer | None:
             offer = Offer(os.getpid(), signum, os.memfd_create("ms_summary_bridge stacks"))
             faulthandler.register(signum, file=offer.descriptor, all_threads=True)
             if not _offered:
-                _wait_for_signals()
+                ready = _thread.allocate_lock()
+                ready.acquire()
+                _wait_for_signals(ready)
+                ready.acquire(timeout=_READY_SECS)  # whoever has the offer may ask at once
                 os.register_at_fork(after_in_child=_wait_for_signals)
             _offered.append(offer)
             return offer
     return None
 
 
-def _wait_for_signals() -> None:
-    """Starts the thread that gets the signal in this process."""
+def _wait_for_signals(ready: _thread.LockType | None = None) -> None:
+    """Starts the thread that gets the signal in this process; it releases `ready` as soon as it can be asked."""
     with contextlib.suppress(Exception):
         # Not of `threading`: nobody's list of threads grows, and nothing waits for its beginning or end.
-        _thread.start_new_thread(_wait_for_ever, ())
+        _thread.start_new_thread(_wait_for_ever, (ready,))
 
 
-def _wait_for_ever() -> None:
+def _wait_for_ever(ready: _thread.LockType | None) -> None:
     with contextlib.suppress(Exception):
         Path(f"/proc/self/task/{_thread.get_native_id()}/comm").write_text(_NAME, encoding="ascii")
+        if ready is not None:
+            ready.release()
         lock = _thread.allocate_lock()
         lock.acquire()
         lock.acquire()
