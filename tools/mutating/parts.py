@@ -38,7 +38,7 @@ PARTS = {
         ("convert/series.py", "convert/restarts.py"),
         (
             "convert/test_series_steps.py", "convert/test_series_model.py", "convert/test_series_table.py",
-            "convert/test_restarts.py",
+            "convert/test_restarts.py", "convert/test_restarts_exactly.py",
         ),
     ),
     "verify": Part(
