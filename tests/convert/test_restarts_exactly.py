@@ -13,9 +13,10 @@ from ms_summary_bridge.convert import restarts
 from ms_summary_bridge.convert.restarts import FileWalk, ReadAhead, Restart, may_grow
 from ms_summary_bridge.convert.series import SeriesTable
 from ms_summary_bridge.convert.state import Undecided
-from ms_summary_bridge.events import Event, Opaque, Summary
+from ms_summary_bridge.events import Event, Summary
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder
 from ms_summary_bridge.formats.tensorboard import TensorBoardEncoder
+from ms_summary_bridge.values import Opaque
 from tests.mindspore_run import START, event, scalar, write_summary
 
 BOUND = 1000
@@ -180,7 +181,7 @@ def test_lineage_is_replaced_by_lineage_at_step_0_alone(tmp_path: Path, step: in
     lineage = Event(float(START), step, Opaque("lineage", b""), "mindspore")
     again = losses(0)[0]
     ahead = ahead_of(*losses(0, 1))
-    ahead.make_decoder = lambda: Prepared(again, lineage)  # type: ignore[assignment, return-value]
+    ahead.make_decoder = lambda: Prepared(again, lineage)
     ahead._is_shown = lambda event, tagged: True  # type: ignore[method-assign]
     look = ahead.look(walk_of(tmp_path, losses(0), has_lineage=True))
     assert look.step == (0 if is_restart else None)

@@ -32,7 +32,10 @@ PARTS = {
     ),
     "histograms": Part(
         ("formats/_histogram.py", "formats/_bucket_table.py"),
-        ("formats/test_histogram_at_once.py", "formats/test_format_mindspore.py", "formats/test_format_tensorboard.py"),
+        (
+            "formats/test_histogram_exactly.py", "formats/test_histogram_at_once.py",
+            "formats/test_format_mindspore.py", "formats/test_format_tensorboard.py",
+        ),
     ),
     "series": Part(
         ("convert/series.py", "convert/restarts.py"),
