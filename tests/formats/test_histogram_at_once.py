@@ -88,6 +88,13 @@ def test_a_usual_histogram_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert decode(data) == expected
 
 
+@pytest.mark.parametrize("rest", [0, 1, 30])
+def test_a_bucket_may_be_all_that_there_is_if_it_is_as_long_as_any(rest: int) -> None:
+    data = encode([(0.5, 0.25, (1 << 56) - 1)], has_rest=False)
+    left, width, count, position = _bucket_table.read_buckets(data + bytes(rest), 0, len(data) + rest)
+    assert (left.tolist(), width.tolist(), count.tolist(), position) == ([0.5], [0.25], [(1 << 56) - 1], 29)
+
+
 def _refuse(*_: object) -> None:
     raise AssertionError("a bucket was taken apart by itself")
 

@@ -34,7 +34,7 @@ def facts(histogram: Histogram) -> dict[str, Any]:
     }
 
 
-def mindspore(*rows: tuple[float, float, int], **numbers: float) -> ms_pb.Summary.Histogram:
+def mindspore(*rows: tuple[float, float, int], **numbers: float) -> Any:
     message = ms_pb.Summary.Histogram(**numbers)
     for left, width, count in rows:
         message.buckets.add(left=left, width=width, count=count)
@@ -73,7 +73,7 @@ def test_statistics_as_mindspore_lays_them_are_read_at_once(
         count=total,
     )
     data = message.SerializeToString()
-    monkeypatch.setattr(_histogram.wire, "fields", lambda *_: pytest.fail("taken apart field by field"))
+    monkeypatch.setattr(wire, "fields", lambda *_: pytest.fail("taken apart field by field"))
     histogram, is_exact = decode(data)
     assert is_exact
     agree(data, histogram)
@@ -168,7 +168,7 @@ def test_a_sum_beyond_float64_gives_no_warning_wherever_it_stands(place: int, si
 # --- what MindSpore's message holds
 
 
-def encoded(**given: Any) -> tuple[ms_pb.Summary.Histogram, str]:
+def encoded(**given: Any) -> tuple[Any, str]:
     given = {"left": np.array([0.0, 1.0]), "right": np.array([1.0, 3.0]), "count": np.array([2, 5]), **given}
     data, loss = _histogram.encode_mindspore_histogram(Histogram(**given))
     return ms_pb.Summary.Value.FromString(data).histogram, loss

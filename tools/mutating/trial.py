@@ -14,6 +14,7 @@ import importlib
 import os
 import signal
 import sys
+import tempfile
 import time
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -56,6 +57,12 @@ def try_mutants(root: Path, mutants: Sequence[Mutant], tests: Sequence[str], tel
     Raises:
         UnreadyError: Tests fail without a fault, or there are none.
     """
+    with tempfile.TemporaryDirectory() as scratch, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTEST_DEBUG_TEMPROOT", scratch)  # pytest removes directories that others beside us made
+        return _try_mutants(root, mutants, tests, tell)
+
+
+def _try_mutants(root: Path, mutants: Sequence[Mutant], tests: Sequence[str], tell: Tell) -> list[Mutant]:
     trial = _Trial(root, [mutant for mutant in mutants if mutant.function], {mutant.path for mutant in mutants}, tell)
     answer = in_fork(lambda: trial.run(tests), told=tell)
     if answer is None:
