@@ -12,7 +12,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ms_summary_bridge.batches import chain
+from ms_summary_bridge.batches import chain, checksums
 from ms_summary_bridge.batches.chain import find_chain, unaligned
 from ms_summary_bridge.batches.checksums import add_columns, header_checksums, mask, unmask
 from ms_summary_bridge.batches.scan import Scan, scan
@@ -47,6 +47,18 @@ def test_checksums_of_headers_and_how_they_are_stored() -> None:
     stored = mask(found)
     assert stored.tolist() == [mask_crc(checksum) for checksum in found.tolist()]
     assert unmask(stored).tolist() == found.tolist()
+
+
+def test_what_a_byte_adds_is_computed_from_the_polynomial(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checksums, "_tables", [checksums._first_table()])
+    zeros = crc32c(bytes(12))
+    for following in (11, 0, 5, 7, 6):  # those in between are made on the way
+        found = checksums._table(following)
+        row = bytearray(12)
+        for value in range(256):
+            row[11 - following] = value
+            assert found[value] == crc32c(bytes(row)) ^ zeros
+    assert len(checksums._tables) == 12
 
 
 # ---------------------------------------------------------------- the chain of records
@@ -106,6 +118,17 @@ def test_records_inside_of_records_are_passed_over(monkeypatch: pytest.MonkeyPat
     for jumps in (1, 4, 8, 9):
         monkeypatch.setattr(chain, "_MAX_JUMPS", jumps)
         assert found_in(data) == chain_of(data)[:jumps], "the rest is read by another way"
+
+
+def test_records_of_nothing_are_found() -> None:
+    assert found_in(encode_record(b"")) == [(0, 0)]
+    assert found_in(encode_record(b"") * 3) == [(0, 0), (16, 0), (32, 0)]
+
+
+def test_a_chain_is_as_long_as_it_may_be_while_nothing_is_passed_over() -> None:
+    data = encode_record(b"one") * 2500
+    assert found_in(data) == chain_of(data)
+    assert len(found_in(data)) == 2500
 
 
 def test_views_of_numbers_at_every_byte() -> None:

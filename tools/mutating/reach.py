@@ -32,8 +32,8 @@ class Reach:
         return self._quickest(found, most_secs)
 
     def of_module(self, path: str, most_secs: float = math.inf) -> list[str]:
-        """Returns the tests of the files in which any runs a line of a module, so chosen."""
-        names = {name for (of, _), found in self.tests.items() if of == path for name in found}
+        """Returns the tests of the files in which any runs a line of a module, so chosen; all, where it has no code."""
+        names = {name for (of, _), found in self.tests.items() if of == path for name in found} or {*self.seconds}
         files = {name.partition("::")[0] for name in names}
         return self._quickest({name for name in self.seconds if name.partition("::")[0] in files}, most_secs)
 
