@@ -187,6 +187,7 @@ def test_wall_times(wall_time: float) -> None:
     payload = b"\x09" + struct.pack("<d", wall_time) + plain[9:]
     drawn = known.draw(payload, 0, len(payload))
     if abs(wall_time) <= 1.7976931348623157e308:
+        assert drawn is not None
         assert drawn == general(payload)
         assert struct.pack("<d", drawn.wall_time) == payload[1:9]
     else:

@@ -9,6 +9,7 @@ what it shows, tests/callback/test_bridge.py says what must be true of it.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import inspect
@@ -59,11 +60,12 @@ def scenario(function: Scenario) -> Scenario:
 
 def writers() -> list[psutil.Process]:
     """Returns this process's writer processes."""
-    return [
-        child
-        for child in psutil.Process().children(recursive=True)
-        if child.status() != psutil.STATUS_ZOMBIE and "ms_summary_bridge" in " ".join(child.cmdline())
-    ]
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended, and may still wait to be reaped
+            if "ms_summary_bridge" in " ".join(child.cmdline()):
+                found.append(child)
+    return found
 
 
 # ------------------------------------------------------------------ what is collected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import os
 import re
 import resource
@@ -27,7 +28,7 @@ from ms_summary_bridge.events import Event, Summary
 from ms_summary_bridge.files.event_file import EventFileReader
 from ms_summary_bridge.files.file_names import TENSORBOARD
 from ms_summary_bridge.mirror import home as home_module
-from ms_summary_bridge.mirror.home import clean, open_home, user_directory
+from ms_summary_bridge.mirror.home import Home, clean, open_home, user_directory
 from ms_summary_bridge.mirror.mirror import Mirror
 from ms_summary_bridge.mirror.process import MirrorProcess
 from ms_summary_bridge.runs.archive import make_decoder
@@ -671,17 +672,27 @@ def test_a_child_that_is_killed_is_started_again(tmp_path: Path) -> None:
         wait_for(lambda: not second.is_running())
 
 
+def children_of(home: Home) -> list[psutil.Process]:
+    """Returns the processes that this one has started for a mirror."""
+    found = []
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):  # one that another test started, and that ends now
+            if home.path in child.cmdline():
+                found.append(child)
+    return found
+
+
 def test_a_child_that_is_stopped_is_gone_and_says_nothing(followed: Followed) -> None:
     mindspore(followed.source / "ms", range(1, 3))
     process = MirrorProcess(followed.home, TENSORBOARD, LIMIT, followed.warnings.append)
     wait_for(lambda: read_runs(Path(followed.home.logdir)) == {"ms": [1, 2]})
-    (child,) = (each for each in psutil.Process().children() if followed.home.path in each.cmdline())
+    (child,) = children_of(followed.home)
     process.stop()
     assert not process.thread.is_alive()
     assert not child.is_running()
     assert followed.warnings == []
     MirrorProcess(followed.home, TENSORBOARD, LIMIT, followed.warnings.append).stop()  # at once, before it has begun
-    assert not [each for each in psutil.Process().children() if followed.home.path in each.cmdline()]
+    assert not children_of(followed.home)
 
 
 def test_a_cache_is_for_its_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ The commands run in processes in which that is hidden from the package (`tests/o
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -360,6 +361,12 @@ def test_tensorboard_shows_runs_of_both_formats_while_they_grow(tmp_path: Path, 
     assert "not followed" not in log
 
 
+def is_alive(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):  # it has ended
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
 @pytest.mark.tensorboard
 @pytest.mark.slow
 @pytest.mark.parametrize("other", ["darwin", "win32, no links"], indirect=True)
@@ -382,7 +389,7 @@ def test_view_opens_tensorboard_and_leaves_no_process(tmp_path: Path, other: str
         code = process.wait(60)
     assert code == 0, err.read_text()
     assert "Traceback" not in err.read_text()
-    wait_for(lambda: not any(each.is_running() and each.status() != "zombie" for each in started), "some are left")
+    wait_for(lambda: not any(map(is_alive, started)), "some are left")
 
 
 def test_mindinsight_is_refused_on_windows_alone(tmp_path: Path) -> None:

@@ -28,7 +28,10 @@ PARTS = {
     ),
     "lane": Part(
         ("batches/*.py", "convert/batches.py", "convert/lane.py"),
-        ("batches", "convert/test_series_steps.py", "convert/test_verify_batches.py", "convert/test_restarts.py"),
+        (
+            "batches", "convert/test_batches_judged.py", "convert/test_series_steps.py",
+            "convert/test_verify_batches.py", "convert/test_restarts.py",
+        ),
     ),
     "histograms": Part(
         ("formats/_histogram.py", "formats/_bucket_table.py"),
