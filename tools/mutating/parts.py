@@ -29,7 +29,7 @@ PARTS = {
     "lane": Part(
         ("batches/*.py", "convert/batches.py", "convert/lane.py"),
         (
-            "batches", "convert/test_batches_judged.py", "convert/test_series_steps.py",
+            "batches", "convert/test_batches_judged.py", "convert/test_lane.py", "convert/test_series_steps.py",
             "convert/test_verify_batches.py", "convert/test_restarts.py",
         ),
     ),
