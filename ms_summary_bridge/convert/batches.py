@@ -6,7 +6,7 @@ done for as a whole (an event that repeats in part, a series that a restart has 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 import numpy as np
@@ -21,11 +21,10 @@ from ms_summary_bridge.files.records import HEADER_BYTES
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    _Rows = npt.NDArray[np.int64]
+    _Rows: TypeAlias = npt.NDArray[np.int64]
+    _Chosen: TypeAlias = npt.NDArray[np.bool_]
 
 __all__ = ["JudgedBatch", "judge", "points_of", "repeats_in"]
-
-_NO_SERIES: Final = Series(0, b"", 0, 0)
 
 
 class JudgedBatch(msgspec.Struct, eq=False):
@@ -55,14 +54,11 @@ class _Points(msgspec.Struct, eq=False):
         rows: Numbers of their events, from 0.
         steps: Their steps.
         bits: Bits of their floats.
-        repeats: Which of them repeat the one before.
     """
 
     rows: _Rows
     steps: _Rows
     bits: npt.NDArray[np.uint32]
-    series: Series
-    repeats: npt.NDArray[np.bool_]
 
 
 def judge(batch: Batch, series: SeriesTable) -> JudgedBatch | None:
@@ -72,14 +68,16 @@ def judge(batch: Batch, series: SeriesTable) -> JudgedBatch | None:
     points = points_of(batch)
     count = batch.last - first
     repeated = np.zeros(count, np.int64)
+    past: dict[str, Series] = {}
+    repeats: dict[str, _Chosen] = {}
     for tag, found in points.items():
         known = series.find_scalar(tag)
         if known is None:
             return None
-        found.series = known
-        found.repeats = repeats_in(found.steps, found.bits, (known.step, known.fingerprint))
-        if found.repeats.any():
-            repeated[found.rows[found.repeats]] += 1
+        past[tag] = known
+        repeats[tag] = chosen = repeats_in(found.steps, found.bits, (known.step, known.fingerprint))
+        if chosen.any():
+            repeated[found.rows[chosen]] += 1
     dropped: _Rows = np.empty(0, np.int64)
     if repeated.any():
         sizes = np.zeros(count, np.int64)
@@ -89,9 +87,9 @@ def judge(batch: Batch, series: SeriesTable) -> JudgedBatch | None:
         if (repeated[dropped] != sizes[dropped]).any():
             return None
     for tag, found in points.items():
-        _note(series, found.series, tag, found)
+        _note(series, past[tag], tag, found, repeats[tag])
     series.repeated += int(repeated.sum())
-    return _written(batch, groups, points, dropped)
+    return _written(batch, groups, points, repeats, dropped)
 
 
 def points_of(batch: Batch) -> dict[str, _Points]:
@@ -111,11 +109,11 @@ def points_of(batch: Batch) -> dict[str, _Points]:
             order = np.argsort(rows, kind="stable")
             rows = rows[order]
             bits = np.concatenate([piece[1] for piece in pieces])[order]
-        out[tag] = _Points(rows, steps[rows], bits, _NO_SERIES, np.empty(0, bool))
+        out[tag] = _Points(rows, steps[rows], bits)
     return out
 
 
-def repeats_in(steps: _Rows, bits: npt.NDArray[np.uint32], last: tuple[int, bytes] | None) -> npt.NDArray[np.bool_]:
+def repeats_in(steps: _Rows, bits: npt.NDArray[np.uint32], last: tuple[int, bytes] | None) -> _Chosen:
     """Returns which values of a series repeat the one before; `last` is step and bits of what stands before them."""
     repeats = np.zeros(len(steps), bool)
     np.logical_and(steps[1:] == steps[:-1], bits[1:] == bits[:-1], out=repeats[1:])
@@ -123,12 +121,12 @@ def repeats_in(steps: _Rows, bits: npt.NDArray[np.uint32], last: tuple[int, byte
     return repeats
 
 
-def _note(series: SeriesTable, known: Series, tag: str, points: _Points) -> None:
+def _note(series: SeriesTable, known: Series, tag: str, points: _Points, repeats: _Chosen) -> None:
     """Takes note of the values of one series that are no repeats."""
     file = series.file
     steps, bits = points.steps, points.bits
-    if points.repeats.any():
-        steps, bits = steps[~points.repeats], bits[~points.repeats]
+    if repeats.any():
+        steps, bits = steps[~repeats], bits[~repeats]
         if not len(steps):
             return
     ahead = np.empty(len(steps), np.int64)
@@ -143,7 +141,11 @@ def _note(series: SeriesTable, known: Series, tag: str, points: _Points) -> None
 
 
 def _written(
-    batch: Batch, groups: list[tuple[Group, slice]], points: dict[str, _Points], dropped: _Rows
+    batch: Batch,
+    groups: list[tuple[Group, slice]],
+    points: dict[str, _Points],
+    repeats: dict[str, _Chosen],
+    dropped: _Rows,
 ) -> JudgedBatch:
     """Makes the records of the target format: the source's own, but for a few bytes and their checksums."""
     scan, first, last = batch.scan, batch.first, batch.last
@@ -176,7 +178,7 @@ def _written(
     counts: dict[str, int] = {}
     latest: dict[str, bytes] = {}
     for tag, found in points.items():
-        values = found.bits[~found.repeats] if len(dropped) else found.bits
+        values = found.bits[~repeats[tag]] if len(dropped) else found.bits
         if len(values):
             counts[tag], latest[tag] = len(values), values[-1].tobytes()
     return JudgedBatch(

@@ -225,6 +225,14 @@ def test_steps_that_go_back_inside_a_file_are_counted(file: int, steps: list[int
     assert table.went_back == ({A: back} if back else {})
 
 
+def test_repeats_are_counted_on_from_batch_to_batch() -> None:
+    table = table_after([*PAST, PAST[0]])
+    assert table.repeated == 3
+    for count in (1, 2):
+        assert judge(batch_of([Said(1, {A: 1.0, B: 2.0})]), table) is not None
+        assert table.repeated == 3 + 2 * count
+
+
 def test_steps_that_went_back_before_are_counted_on() -> None:
     past = [(0, Said(step, {A: 1.0, B: 2.0})) for step in (5, 3, 2)]
     assert check(past, 0, [Said(1, {A: 1.0, B: 2.0}), Said(7, {A: 1.0}), Said(6, {A: 1.0})])

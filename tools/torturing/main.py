@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import math
 import pkgutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 
 import torturing
 from torturing import report
+from torturing.sharing import run_shared
 
 _JOBS = 2
+_WEIGHTS = {"fail": 5.0, "crash": 1.5, "size": 1.2}
+"""What these need of the time before nothing is left to try; all others can go on for ever."""
 _SHARE = 0.9
 """Of its time, that a part may plan for; the rest is for what it began last."""
 
@@ -95,19 +96,18 @@ def _run_here(name: str, seconds: float, path: Path) -> None:
 
 def _run_all(wanted: Sequence[str], seconds: float, path: Path, scratch: Path) -> list[str]:
     """Runs each part in a process of its own, two at a time; returns those that failed."""
-    budget = seconds / math.ceil(len(wanted) / _JOBS) * _SHARE
 
-    def run(name: str) -> bool:
+    def run(name: str, share: float) -> bool:
         own = scratch / f"{name}.json"
         program = Path(__file__).resolve().parent.parent / "torture"
-        words = [sys.executable, program, name, "--in-process", "--minutes", str(budget / 60), "--json", own]
+        minutes = max(share / 60, 0.01)
+        words = [sys.executable, program, name, "--in-process", "--minutes", minutes, "--json", own]
         done = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=sys.stderr)
         return done.returncode == 0 and own.exists()
 
-    with ThreadPoolExecutor(_JOBS) as pool:
-        results = list(pool.map(run, wanted))
-    for name, is_done in zip(wanted, results, strict=True):
+    results = run_shared(wanted, run, seconds=seconds * _SHARE, jobs=_JOBS, weights=_WEIGHTS)
+    for name, is_done in results.items():
         if is_done:
             part = report.read(scratch / f"{name}.json")["parts"][name]
             report.keep(path, name, part["seconds"], [report.Row(**row) for row in part["rows"]])
-    return [name for name, is_done in zip(wanted, results, strict=True) if not is_done]
+    return [name for name, is_done in results.items() if not is_done]
