@@ -83,26 +83,27 @@ class RunModel:
         self.seen: dict[str, bytes] = {}
         """The bytes that were converted of each file, by its name."""
         self.points: Series = {}
+        self.begun_anew: set[str] = set()
+        """Tags without a point since a file was replaced: one that is like the point before it is no repeat of it."""
 
     def forget(self) -> None:
         """The output is gone."""
-        self.seen, self.points = {}, {}
+        self.seen, self.points, self.begun_anew = {}, {}, set()
 
     def take(self) -> None:
         """A conversion takes what is new: of a file that is another one than before, everything."""
         for file in sorted(self.files, key=lambda file: file.name):
             whole = b"".join(file.records)
             before = self.seen.get(file.name, b"")
-            is_replaced = not whole.startswith(before)
-            start = 0 if is_replaced else len(before)
-            fresh: set[str] = set()  # tags of which a point that is like the one before is none of its repeats
+            start = len(before)
+            if not whole.startswith(before):
+                start, self.begun_anew = 0, {*self.points}
             for step, values in _points_in(whole[start:]):
                 for tag, value in values:
                     found = self.points.setdefault(tag, [])
-                    is_first = is_replaced and tag not in fresh
-                    fresh.add(tag)
-                    if is_first or not found or found[-1] != (step, value):
+                    if tag in self.begun_anew or not found or found[-1] != (step, value):
                         found.append((step, value))
+                    self.begun_anew.discard(tag)
             self.seen[file.name] = whole
 
 

@@ -303,6 +303,12 @@ def test_a_single_bucket(count: float, low: float, high: float, left: float, rig
     assert (found["left"], found["right"]) == ([left], [right])
 
 
+def test_the_sign_of_an_edge_at_0_is_that_of_the_range() -> None:
+    for low in (0.0, -0.0):
+        found = legacy([0.0, 1.0], [0.0, 3.0], min=low, max=1.0)
+        assert np.signbit(found["left"]).tolist() == [math.copysign(1.0, low) < 0] * 2
+
+
 def test_numbers_that_are_left_out_are_0_and_an_empty_histogram_is_one() -> None:
     nothing = {"min": 0.0, "max": 0.0, "total": 0.0, "sum": 0.0, "sum_squares": 0.0}
     nothing |= dict.fromkeys(("nan_count", "pos_inf_count", "neg_inf_count"), 0)

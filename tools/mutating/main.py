@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mutating import explained, report
-from mutating.mutants import make_mutants
+from mutating.mutants import Mutant, make_mutants
 from mutating.parts import PACKAGE, PARTS, find_modules, part_of
 from mutating.report import Row
-from mutating.trial import UnreadyError, try_mutants
+from mutating.trial import ENOUGH_SECS, UnreadyError, try_mutants
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,7 +28,8 @@ _EXAMPLES = """examples:
   tools/mutate ms_summary_bridge/convert/series.py   one module, with the tests of its part
   tools/mutate ms_summary_bridge/files/lines.py --tests tests/files
   tools/mutate rules --json kept.json                keeps the counts; then, when tests were added,
-  tools/mutate rules --json kept.json --again        tries what had survived, and counts it anew"""
+  tools/mutate rules --json kept.json --again        tries what had survived, and counts it anew
+  tools/mutate verify --json kept.json --again --seconds 30   the same, and asks slower tests too"""
 
 
 def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
@@ -47,6 +48,13 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
     parser.add_argument("--all", action="store_true", help="change words, arguments and what is assigned, too")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep the counts here, beside those of other modules")
     parser.add_argument("--again", action="store_true", help="try only what had survived, as FILE says")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=ENOUGH_SECS,
+        metavar="N",
+        help="processor time of the tests that are asked about one fault (%(default)g); a slow test needs more",
+    )
     parser.add_argument("--survivors", action="store_true", help="print what survived as explained.txt would have it")
     parser.add_argument("--from", type=Path, metavar="FILE", dest="kept", help="show what was kept; try nothing")
     parser.add_argument("--markdown", action="store_true", help="print no more than the table of docs/reliability.md")
@@ -65,7 +73,8 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
         rows = {}
         for modules, tests in parts:
             try:
-                new = _try_part(root, modules, tests, known, before, with_all=arguments.all)
+                made = [mutant for path in modules for mutant in make_mutants(root, path, with_all=arguments.all)]
+                new = _try_part(root, modules, tests, made, known, before, enough_secs=arguments.seconds)
             except UnreadyError as error:
                 print(f"mutate: {error}", file=sys.stderr)
                 return 2
@@ -108,19 +117,19 @@ def _try_part(
     root: Path,
     modules: Sequence[str],
     tests: Sequence[str],
+    mutants: Sequence[Mutant],
     known: dict[explained.Change, str],
     before: dict[str, Row],
     *,
-    with_all: bool,
+    enough_secs: float,
 ) -> dict[str, Row]:
     """Tries the mutants of some modules; with rows of an earlier trial only those that survived then."""
     began = _processor_secs()
-    mutants = [mutant for path in modules for mutant in make_mutants(root, path, with_all=with_all)]
     wanted = [mutant for mutant in mutants if (mutant.path, mutant.before, mutant.after) not in known]
     if before:
         open_keys = {(path, *each) for path, row in before.items() for each in map(tuple, row.survivors)}
         wanted = [mutant for mutant in wanted if mutant.path not in before or mutant.key in open_keys]
-    survived = try_mutants(root, wanted, tests, _teller()) if wanted else []
+    survived = try_mutants(root, wanted, tests, _teller(), enough_secs=enough_secs) if wanted else []
     seconds = _processor_secs() - began
     rows: dict[str, Row] = {}
     for path in modules:

@@ -33,10 +33,10 @@ _EXAMPLES, _MORE_EXAMPLES = 25, 100
 """That hypothesis makes for a property; and those it makes where all tests have passed with these."""
 _OFTEN, _LEAST_SECS = 5.0, 1.0
 """Times its processor time without a fault, and seconds more, that a test may take: beyond that the mutant hangs."""
-_MOST_SECS = 1.5
-"""Processor time of the slowest test that is asked."""
-_ENOUGH_SECS = 3.0
+ENOUGH_SECS = 3.0
 """Processor time of all tests that are asked about one mutant, the quickest first."""
+_MOST_OF_IT = 0.5
+"""How much of that one test may take."""
 _ARGUMENTS = (
     "-q", "-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:cacheprovider", "-p", "no:xdist",
     "-p", "no:faulthandler", "-o", "timeout=0", "-o", "tmp_path_retention_policy=none",
@@ -51,19 +51,31 @@ class UnreadyError(Exception):
     """The tests fail without a fault put in, or there are none."""
 
 
-def try_mutants(root: Path, mutants: Sequence[Mutant], tests: Sequence[str], tell: Tell) -> list[Mutant]:
-    """Tries mutants of some modules with some tests, which are paths from `root`; returns those that no test noticed.
+def try_mutants(
+    root: Path, mutants: Sequence[Mutant], tests: Sequence[str], tell: Tell, *, enough_secs: float = ENOUGH_SECS
+) -> list[Mutant]:
+    """Tries mutants of some modules with some tests; returns those that no test noticed.
+
+    Args:
+        root: Of the project.
+        mutants: Of some of its modules.
+        tests: Paths from there.
+        tell: Gets a line now and then about how far it is.
+        enough_secs: Processor time of all tests that are asked about one mutant, the quickest first.
 
     Raises:
         UnreadyError: Tests fail without a fault, or there are none.
     """
     with tempfile.TemporaryDirectory() as scratch, pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTEST_DEBUG_TEMPROOT", scratch)  # pytest removes directories that others beside us made
-        return _try_mutants(root, mutants, tests, tell)
+        return _try_mutants(root, mutants, tests, tell, enough_secs)
 
 
-def _try_mutants(root: Path, mutants: Sequence[Mutant], tests: Sequence[str], tell: Tell) -> list[Mutant]:
-    trial = _Trial(root, [mutant for mutant in mutants if mutant.function], {mutant.path for mutant in mutants}, tell)
+def _try_mutants(
+    root: Path, mutants: Sequence[Mutant], tests: Sequence[str], tell: Tell, enough_secs: float
+) -> list[Mutant]:
+    of_functions = [mutant for mutant in mutants if mutant.function]
+    trial = _Trial(root, of_functions, {mutant.path for mutant in mutants}, tell, enough_secs)
     answer = in_fork(lambda: trial.run(tests), told=tell)
     if answer is None:
         raise UnreadyError("the tests cannot be run")
@@ -74,10 +86,10 @@ def _try_mutants(root: Path, mutants: Sequence[Mutant], tests: Sequence[str], te
         raise UnreadyError("no test can be asked: " + " ".join(tests))
     at_import = [*left, *(mutant for mutant in mutants if not mutant.function)]
     for path in sorted({mutant.path for mutant in at_import if reach.of_module(mutant.path)}):
-        if not _passes_at_import(root, path, (root / path).read_text(encoding="utf-8"), reach):
+        if not _passes_at_import(root, path, (root / path).read_text(encoding="utf-8"), reach, enough_secs):
             raise UnreadyError(f"the tests do not pass in a fork, {path} imported without a fault")
     for mutant in at_import:
-        if _passes_at_import(root, mutant.path, mutant.source, reach):
+        if _passes_at_import(root, mutant.path, mutant.source, reach, enough_secs):
             survived.append(mutant)
             tell(f"{len(survived)} survived: {mutant.path}: {mutant.before}  =>  {mutant.after}")
     order = {mutant.key: number for number, mutant in enumerate(mutants)}
@@ -87,8 +99,9 @@ def _try_mutants(root: Path, mutants: Sequence[Mutant], tests: Sequence[str], te
 class _Trial:
     """A plugin of pytest that runs its tests once for each mutant."""
 
-    def __init__(self, root: Path, mutants: Sequence[Mutant], paths: set[str], tell: Tell) -> None:
+    def __init__(self, root: Path, mutants: Sequence[Mutant], paths: set[str], tell: Tell, enough_secs: float) -> None:
         self._root = root
+        self._enough_secs = enough_secs
         self._mutants = mutants
         self._paths = sorted(paths)
         self._tell = tell
@@ -105,8 +118,8 @@ class _Trial:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         for item in session.items:
             _set_examples(item, _EXAMPLES)
-        began = time.monotonic()
-        measured = in_fork(lambda: measure(self._root, self._paths, session.items, _MOST_SECS), told=self._tell)
+        began, most = time.monotonic(), self._enough_secs * _MOST_OF_IT
+        measured = in_fork(lambda: measure(self._root, self._paths, session.items, most), told=self._tell)
         self._reach = reach = measured or Reach()
         self._tell(f"{len(reach.seconds)} tests, {sum(reach.seconds.values()):.1f} s; {time.monotonic() - began:.0f} s")
         if reach.failed or not reach.seconds:
@@ -128,7 +141,7 @@ class _Trial:
             if not of_code:
                 self._left.append(mutant)
                 continue
-            names = reach.of_lines(mutant.path, range(mutant.lines[0], mutant.lines[1] + 1), _ENOUGH_SECS)
+            names = reach.of_lines(mutant.path, range(mutant.lines[0], mutant.lines[1] + 1), self._enough_secs)
             first = killers.setdefault((mutant.path, mutant.function), [])
             names.sort(key=lambda name: first.index(name) if name in first else len(first))
             call = functools.partial(self._try_one, of_code, code, [items[name] for name in names])
@@ -211,9 +224,9 @@ class _Loader(SourceFileLoader):
         return compile(self._source, self.path, "exec", dont_inherit=True)
 
 
-def _passes_at_import(root: Path, path: str, source: str, reach: Reach) -> bool:
+def _passes_at_import(root: Path, path: str, source: str, reach: Reach, enough_secs: float) -> bool:
     """Whether the tests that run a module pass where it is imported from another source."""
-    tests = reach.of_module(path, _ENOUGH_SECS)
+    tests = reach.of_module(path, enough_secs)
 
     def call() -> int:
         sys.meta_path.insert(0, _Importer(_module_name(path), source))
