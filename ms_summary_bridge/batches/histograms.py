@@ -28,8 +28,7 @@ __all__ = ["Drawn", "Histograms"]
 
 _WALL_TIME: Final = struct.Struct("<d").unpack_from
 _MAX_TIME: Final = 1.7976931348623157e308
-_BEHIND: Final = bytes(96)  # so that the last bucket of a chunk is looked at, too
-_ROOM: Final = 29  # bytes of a bucket whose count has eight, the most that is expected
+_BEHIND: Final = bytes(96)  # more than is read from where a bucket begins: 29 of it, 33 of the statistics, a number
 _STATISTICS: Final = 33  # bytes of the statistics before the number of values
 _STATISTICS_KEYS: Final = ((0, 0x10), (2, 0x18), (4, 0x20), (6, 0x29), (15, 0x31), (24, 0x39), (33, 0x40))
 _NONE_LOST: Final = (1, 3, 5)  # where the counts of values that are not finite stand
@@ -104,7 +103,7 @@ class Histograms:
     def learn(self, payload: bytes, event: Event, written: bytes) -> None:
         """Takes note of an event that was written the general way, whole and without loss."""
         content = event.content
-        if event.original is not None or type(content) is not Summary or event.step <= 0:
+        if event.original is not None or type(content) is not Summary:
             return
         if not any(type(tagged.value) in (Histogram, Image) for tagged in content.values):
             return
@@ -138,7 +137,7 @@ class Histograms:
             return None
 
     def _draw(self, data: bytes, start: int, end: int) -> Drawn | None:
-        if end - start < 12 or data[start] != 0x09 or data[start + 9] != 0x10:
+        if data[start] != 0x09 or data[start + 9] != 0x10:
             return None
         wall_time = _WALL_TIME(data, start + 1)[0]
         step = data[start + 10]
@@ -153,7 +152,7 @@ class Histograms:
                 if byte < 128:
                     break
                 shift += 7
-                if shift > 56 or at >= end:
+                if shift > 56:
                     return None
             if not byte:
                 return None
@@ -173,12 +172,12 @@ class Histograms:
                 return None
             size, at = _read_length(data, at + 1)
             stop = at + size
-            if stop > end or size < 4 or data[at] != 0x0A:
+            if stop > end or data[at] != 0x0A:
                 return None
             tag_bytes, after = _read_length(data, at + 1)
             after += tag_bytes
             found = known.get(data[at:after])
-            if found is None or after >= stop:
+            if found is None:
                 return None
             kind, tag, field = found
             if kind == "scalar":
@@ -215,7 +214,7 @@ class Histograms:
     def _body(self, data: bytes, first: int, stop: int) -> bytes | None:
         """Returns a histogram as TensorBoard's tensor and our metadata, whose buckets begin at `first`."""
         if self._data is not data:
-            self._data, self._buckets = data, _find_buckets(data + _BEHIND)
+            self._data, self._buckets = data, _find_buckets(data)
         buckets = self._buckets
         number = None if buckets is None else buckets.at.get(first)
         if buckets is None or number is None or buckets.ends[number] != stop:
@@ -280,11 +279,10 @@ def _is_plain_image(data: bytes, at: int, end: int) -> bool:
     return at + size == end
 
 
-def _find_buckets(data: bytes) -> _Buckets | None:
+def _find_buckets(chunk: bytes) -> _Buckets | None:
     """Takes all histograms of a chunk apart; see `formats` for how they are laid."""
-    places = len(data) - _ROOM - _STATISTICS - 9
-    if places <= 0:
-        return None
+    places = len(chunk)
+    data = chunk + _BEHIND
     raw = np.frombuffer(data, np.uint8)
     has_keys = (raw[:places] == 0x0A) & (raw[2 : places + 2] == 0x09)
     has_keys &= (raw[11 : places + 11] == 0x11) & (raw[20 : places + 20] == 0x18)
@@ -299,13 +297,12 @@ def _find_buckets(data: bytes) -> _Buckets | None:
     firsts = np.flatnonzero(np.concatenate(([True], at[1:] != after[:-1])))
     lasts = np.append(firsts[1:], len(at))
     ends = after[lasts - 1]
-    has_statistics = ends < len(data) - _STATISTICS - 10
-    ends_within = np.where(has_statistics, ends, 0)
+    has_statistics = np.ones(len(ends), bool)
     for offset, key in _STATISTICS_KEYS:
-        has_statistics &= raw[ends_within + offset] == key
+        has_statistics &= raw[ends + offset] == key
     for offset in _NONE_LOST:
-        has_statistics &= raw[ends_within + offset] == 0
-    totals, behind, is_short = _read_varints(raw, ends_within + _STATISTICS + 1)
+        has_statistics &= raw[ends + offset] == 0
+    totals, behind, is_short = _read_varints(raw, ends + _STATISTICS + 1)
     doubles = unaligned(data, "<f8")
     left, width = doubles[at + 3], doubles[at + 12]
     count = (words.view(np.uint8).reshape(-1, 8) & np.uint8(0x7F)) @ _PLACE_VALUES
@@ -319,7 +316,7 @@ def _find_buckets(data: bytes) -> _Buckets | None:
     ranges = np.empty((len(firsts), 27), np.uint8)
     for column, (key, offset) in enumerate(((0x09, 16), (0x11, 7), (0x19, 25))):  # min, max, sum
         ranges[:, 9 * column] = key
-        ranges[:, 9 * column + 1 : 9 * column + 9] = doubles[ends_within + offset].view(np.uint8).reshape(-1, 8)
+        ranges[:, 9 * column + 1 : 9 * column + 9] = doubles[ends + offset].view(np.uint8).reshape(-1, 8)
     numbers = np.flatnonzero(good)
     return _Buckets(
         dict(zip(at[firsts[numbers]].tolist(), numbers.tolist(), strict=True)),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ms_summary_bridge.batches import histograms
 from ms_summary_bridge.batches.histograms import Drawn, Histograms
 from ms_summary_bridge.errors import EventDecodeError
-from ms_summary_bridge.events import Event, Summary, TaggedValue
+from ms_summary_bridge.events import Event, FileVersion, SessionLog, Summary, TaggedValue
 from ms_summary_bridge.formats import wire
 from ms_summary_bridge.formats.mindspore import MindSporeDecoder, MindSporeEncoder
 from ms_summary_bridge.formats.tensorboard import TensorBoardEncoder
@@ -180,7 +180,10 @@ def test_steps_that_are_not_above_0_are_left_to_the_general_way(step: int) -> No
     assert not unknown.is_used
 
 
-@pytest.mark.parametrize("wall_time", [float("nan"), float("inf"), float("-inf"), 1.7976931348623157e308, -0.0, 5e-324])
+@pytest.mark.parametrize(
+    "wall_time",
+    [float("nan"), float("inf"), float("-inf"), 1.7976931348623157e308, -1.7976931348623157e308, -0.0, 5e-324],
+)
 def test_wall_times(wall_time: float) -> None:
     known = learned(event(7, *_EVENTS["one bucket"]))
     plain = payload_of(event(7, *_EVENTS["one bucket"]))
@@ -224,6 +227,69 @@ def test_a_tag_that_is_not_known_yet_is_left_to_the_general_way() -> None:
     for values in ([("i", histogram([1]))], [("h", histogram([1])), ("lr", scalar(1))], [("h", scalar(1))]):
         payload = payload_of(event(8, *values))
         assert known.draw(payload, 0, len(payload)) is None
+
+
+@pytest.mark.parametrize("name", _EVENTS)
+def test_a_value_that_reaches_beyond_its_event_is_left_to_the_general_way(name: str) -> None:
+    """Also where the bytes behind the event would complete it."""
+    known = learned(event(7, *_EVENTS[name]))
+    payload = payload_of(event(7, *_EVENTS[name]))
+    size, at = histograms._read_length(payload, 12)
+    for less in (1, 2, 5, 6):
+        shorter = payload[:12] + wire.varint(size - less) + payload[at:]
+        assert known.draw(shorter, 0, len(shorter) - less) is None
+    assert known.draw(payload, 0, len(payload)) is not None
+
+
+def test_an_event_without_changes_is_the_same_bytes_and_no_copy() -> None:
+    payload = payload_of(event(7, *_EVENTS["two images"]))
+    drawn = learned(event(7, *_EVENTS["two images"])).draw(payload, 0, len(payload))
+    assert drawn is not None
+    assert drawn.payload is payload
+
+
+def test_a_histogram_that_is_as_long_in_both_forms_is_changed() -> None:
+    found = 0
+    for buckets in range(1, 60):
+        for large in range(buckets + 1):
+            item = event(7, ("h", histogram([LARGEST >> 9] * large + [1] * (buckets - large))))
+            payload, expected = payload_of(item), general(payload_of(item))
+            if expected is not None and len(expected.payload) == len(payload):
+                assert learned(item).draw(payload, 0, len(payload)) == expected
+                assert expected.payload != payload
+                found += 1
+    assert found > 0
+
+
+def test_an_image_with_a_number_that_is_longer_than_it_need_be_is_left_to_the_general_way() -> None:
+    item = event(7, ("p", picture()))
+    known = learned(item)
+    payload = payload_of(item)
+    fields = payload[payload.index(b"\x22") :]
+    size, at = histograms._read_length(fields, 1)
+    assert at + size == len(fields)
+    where = at
+    for key in (0x08, 0x10, 0x18, 0x22):
+        assert fields[where] == key
+        number, behind = histograms._read_length(fields, where + 1)
+        for more in (longer(number), longer(number)[:-1] + b"\x80\x00"):
+            image_bytes = fields[at : where + 1] + more + fields[behind:]
+            value = wire.length_delimited(b"\x0a", b"p") + wire.length_delimited(b"\x22", image_bytes)
+            odd = payload[:11] + wire.length_delimited(b"\x2a", wire.length_delimited(b"\x0a", value))
+            assert known.draw(odd, 0, len(odd)) is None
+        where = behind
+    plain = wire.length_delimited(b"\x0a", b"p") + wire.length_delimited(b"\x22", fields[at:])
+    assert payload[:11] + wire.length_delimited(b"\x2a", wire.length_delimited(b"\x0a", plain)) == payload
+
+
+@pytest.mark.parametrize("height", [0, 1, 127, 128, 256, 16384])
+@pytest.mark.parametrize("colorspace", [0, 3])
+def test_numbers_of_an_image(height: int, colorspace: int) -> None:
+    """A 0 takes one byte, and that is as short as can be; no other number ends in one."""
+    item = event(7, ("p", Image(height=height, width=height, colorspace=colorspace, encoded=(b"",))))
+    payload = payload_of(item)
+    drawn = learned(item).draw(payload, 0, len(payload))
+    assert drawn == general(payload)
 
 
 # --- what is learned
@@ -279,6 +345,21 @@ def test_values_with_something_beside_them_are_not_learned(given: dict[str, obje
     assert not known.is_used
     known.learn(payload, read, written.payload)
     assert known.is_used
+
+
+@pytest.mark.parametrize("content", [FileVersion("MindSpore.Event:1"), SessionLog(1)])
+def test_events_other_than_summaries_are_not_learned(content: FileVersion | SessionLog) -> None:
+    known = Histograms()
+    known.learn(b"", Event(1.0, 7, content, "mindspore"), b"")
+    assert not known.is_used
+
+
+@pytest.mark.parametrize("step", [0, -1])
+def test_events_at_steps_not_above_0_are_not_learned(step: int) -> None:
+    item = event(step, ("h", histogram([1])))
+    known = Histograms()
+    known.learn(payload_of(item), item, TensorBoardEncoder().encode(item).payload or b"")
+    assert not known.is_used
 
 
 def test_no_more_tags_are_known_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
