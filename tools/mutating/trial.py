@@ -33,6 +33,8 @@ _EXAMPLES, _MORE_EXAMPLES = 25, 100
 """That hypothesis makes for a property; and those it makes where all tests have passed with these."""
 _OFTEN, _LEAST_SECS = 5.0, 1.0
 """Times its processor time without a fault, and seconds more, that a test may take: beyond that the mutant hangs."""
+_IMPORT_SECS = 15.0
+"""The same where nothing is imported yet: a test may be the first that needs TensorBoard."""
 ENOUGH_SECS = 3.0
 """Processor time of all tests that are asked about one mutant, the quickest first."""
 _MOST_OF_IT = 0.5
@@ -192,7 +194,7 @@ class _Chosen:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        signal.setitimer(signal.ITIMER_PROF, _LEAST_SECS + _OFTEN * self._reach.seconds[item.nodeid])
+        signal.setitimer(signal.ITIMER_PROF, _IMPORT_SECS + _OFTEN * self._reach.seconds[item.nodeid])
         return (yield)
 
 
