@@ -90,6 +90,17 @@ def test_a_missing_test_is_told_and_a_fault_that_hangs_is_seen(project: Path) ->
     assert survived == [["Box.put", "count += 1", after] for after in ("count = 1", "count += 2")]
 
 
+def test_a_module_of_constants_alone_is_tried_with_all_tests(project: Path) -> None:
+    pytest.importorskip("mutmut")
+    (project / "small.py").write_text("MOST = 3\nLEAST = 1\n", encoding="utf-8")
+    (project / "test_small.py").write_text(
+        "import small\n\ndef test_most():\n    assert small.MOST == 3\n", encoding="utf-8"
+    )
+    tried = try_small(project)
+    assert tried.returncode == 0, tried.stderr
+    assert json.loads(tried.stdout) == [2, [["", "LEAST = 1", "LEAST = 2"]]]
+
+
 def test_tests_that_fail_by_themselves_say_nothing(project: Path) -> None:
     pytest.importorskip("mutmut")
     (project / "test_small.py").write_text(TESTED.replace("[1, 2, False]", "[1, 2, True]"), encoding="utf-8")

@@ -59,6 +59,7 @@ def measure(root: Path, paths: Sequence[str], items: Sequence[pytest.Item], most
     reach = Reach()
     traced = coverage.Coverage(data_file=None, config_file=False, include=[str(root / path) for path in paths])
     traced.set_option("run:core", "ctrace")  # that of Python 3.12 and later knows nothing of contexts
+    traced.set_option("run:disable_warnings", ["no-data-collected"])  # of a module of constants alone
     traced.start()
     for item, following in zip(items, [*items[1:], None], strict=True):
         traced.switch_context(item.nodeid)
