@@ -18,8 +18,9 @@ TORTURE = ROOT / "tools" / "torture"
 pytest.importorskip("tensorboard")
 sys.path.append(str(ROOT / "tools"))
 
-from torturing import crash, fail  # noqa: E402
+from torturing import crash, fail, fuzz, main  # noqa: E402
 from torturing.disk import Image, Op, crashes  # noqa: E402
+from torturing.sharing import Shares, run_shared  # noqa: E402
 from torturing.soak import Watched  # noqa: E402
 
 CRASHED = {  # of how many crash points one is tried
@@ -77,6 +78,50 @@ def test_a_call_that_fails_is_told_and_costs_no_more(name: str, tmp_path: Path) 
 )
 def test_what_has_failed_before(name: str, failure: tuple[str, int, int, bool], tmp_path: Path) -> None:
     assert fail.try_one(fail.TARGETS[name], tmp_path / "base", fail.Failure(*failure)) == []
+
+
+# --- how the time is shared
+
+
+def test_what_one_part_leaves_those_after_it_get() -> None:
+    now = [100.0]
+    shares = Shares(60.0, 2, {"long": 4.0, "a": 1.0, "b": 1.0, "c": 2.0}, lambda: now[0])
+    assert shares.begin("long") == 60.0, "half of two workers' time, and no more than until the end"
+    assert shares.begin("a") == pytest.approx(60.0 / 4)
+    now[0] += 5.0
+    shares.end("a")
+    assert shares.begin("b") == pytest.approx(55.0 / 3)
+    now[0] += 10.0
+    shares.end("b")
+    shares.end("long")
+    assert shares.begin("c") == 45.0
+    now[0] += 50.0  # it took longer than it was to
+    shares.end("c")
+
+
+def test_all_are_done_and_told_in_their_order() -> None:
+    begun: list[str] = []
+
+    def do(name: str, share: float) -> float:
+        begun.append(name)
+        return share
+
+    given = run_shared(["a", "b", "c"], do, seconds=60.0, jobs=1, weights={"c": 2.0})
+    assert begun == ["c", "a", "b"]
+    assert [*given] == ["a", "b", "c"]
+    assert all(0 < share <= 60.0 for share in given.values())
+    with pytest.raises(ZeroDivisionError):
+        run_shared(["a"], lambda name, share: 1 / 0, seconds=1.0, jobs=1, weights={})
+
+
+def test_what_needs_more_time_is_called_as_it_is() -> None:
+    assert {*fail._WEIGHTS} <= {*fail.TARGETS, fail._PROCESS, fail._TRAINING}
+    assert {*main._WEIGHTS} <= {*main.part_names()}
+
+
+def test_a_hunt_that_gets_no_time_is_left_out_and_no_fault(tmp_path: Path) -> None:
+    row = fuzz._hunt("wire", -4.99, tmp_path / "wire")  # it is ended after a hundredth of a second
+    assert (row.tried, row.left, row.faults, row.details) == (0, 1, 0, [])
 
 
 # --- the model
